@@ -22,6 +22,7 @@ from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.report import Report
 from benchmarks.sites import (
     awareness,
+    fan_out,
     long_run,
     rate,
     reliability,
@@ -31,6 +32,7 @@ from benchmarks.sites import (
     variants,
 )
 from benchmarks.sites.awareness import Awareness
+from benchmarks.sites.fan_out import FanOut
 from benchmarks.sites.finding import Finding, make_sheet
 from benchmarks.sites.long_run import LongRun
 from benchmarks.sites.rate import Rate
@@ -54,6 +56,7 @@ class Floors:
     suspended: Suspended
     awareness: Awareness
     """Over real TCP."""
+    fan_outs: list[FanOut]
 
 
 @attrs.frozen
@@ -68,7 +71,10 @@ class Results:
 
 
 def run(context: BenchmarkContext) -> Report:
-    floors = Floors(streams.measure(context), suspended.measure(context), _measure_tcp(context))
+    floors = Floors(
+        *(streams.measure(context), suspended.measure(context), _measure_tcp(context)),
+        fan_out.measure_all(),
+    )
     begin = time.perf_counter()
     # A fork would copy the state of the caller. The end of the block ends all processes.
     with multiprocessing.get_context("spawn").Pool(initializer=_begin_process) as pool:
@@ -160,8 +166,13 @@ def report(results: Results, floors: Floors, real_seconds: float, *, quick: bool
         sheets=[
             make_sheet("Experiments of the RCM paper", found, quick=quick),
             streams.make_sheet(floors.streams),
+            fan_out.make_sheet(floors.fan_outs),
         ],
-        floors=[streams.make_floor(floors.streams), suspended.make_floor(floors.suspended)],
+        floors=[
+            streams.make_floor(floors.streams),
+            suspended.make_floor(floors.suspended),
+            *fan_out.make_floors(floors.fan_outs),
+        ],
         notes=[
             f"{missed} figures missed" if missed else "all figures are as they must be",
             "four sites, 56 kbit/s and 100 ms one way, messages of 100 bytes, 2 a second of each "
@@ -178,6 +189,9 @@ def report(results: Results, floors: Floors, real_seconds: float, *, quick: bool
             f"those in virtual time took {real_seconds:.0f} s of real time",
             f"stream: {streams.EVENTS:,} prebuilt events as fast as the session takes them; the "
             "median of the ratios of alternate runs; rcm delivers all events at all sites",
+            "fan-outs: bytes of connections and datagrams, without the headers of TCP, UDP and IP; "
+            f"{fan_out.MESSAGES} messages; an event with a document of 100 bytes has about "
+            f"{fan_out.SIZES[0]}",
             f"memory: without files; {suspended.RATE} messages a second, at the sites that suspect "
             "a third one, whose process is stopped",
         ],
@@ -185,6 +199,7 @@ def report(results: Results, floors: Floors, real_seconds: float, *, quick: bool
             **_figures(results, found),
             "streams": [attrs.asdict(each) for each in floors.streams],
             "suspended": attrs.asdict(floors.suspended),
+            "fan_outs": [attrs.asdict(each) for each in floors.fan_outs],
         },
         draw=lambda figure: _draw(results, figure),
     )

@@ -12,6 +12,8 @@ from broker.transport.layer import ILayer
 from broker.transport.monitor import ILinkOwner
 from broker.transport.stack import Stack
 from broker.transport.stacks import (
+    GroupAddress,
+    IGroupStack,
     IProtocolStack,
     IReconnectingStack,
     ReconnectionPolicy,
@@ -42,6 +44,14 @@ class LinkStacks:
         policy: ReconnectionPolicy = self._plugin.reconnection_policy(self._instance.link_options)
         return policy
 
+    @property
+    def group(self) -> GroupAddress | None:
+        """The IP multicast group beside the connections."""
+        if not IGroupStack.providedBy(self._plugin):
+            return None
+        group: GroupAddress | None = self._plugin.group_of(self._instance.link_options)
+        return group
+
     def build(
         self,
         transport: str,
@@ -51,6 +61,7 @@ class LinkStacks:
     ) -> Stack:
         """Return a stack over a kind of `Transport`."""
         settings = StackSettings(
+            node=self._settings.node.name,
             incarnation=incarnation,
             transport=Transport(transport),
             suspect=self._settings.network.suspect,

@@ -21,10 +21,12 @@ from broker.transport.arq.connection_channel import ConnectionChannel
 from broker.transport.arq.counters import ArqCounters
 from broker.transport.clock import IClock, IDelayed
 from broker.transport.driver import IStackReceiver, Link, StackDriver
-from broker.transport.layer import IMonitorCore
+from broker.transport.layer import IMonitorCore, Property
 from broker.transport.message import Message, Outcome, Peer
+from broker.transport.multicast import GROUP
 from broker.transport.socket import ISocketChannel
-from broker.transport.stack import Stack
+from broker.transport.stack import Stack, is_of_link
+from broker.transport.stacks import GroupAddress
 from broker.transport.view import NEGOTIATING, LinkState, View
 
 
@@ -144,6 +146,7 @@ class Neighbours:
         self._listener = listener
         self._make_stack = make_stack
         self._max_frame = max_frame
+        self._stack = stack
         self._driver = StackDriver(stack.layers, clock, self, stack.bottom)
         self._closing: dict[str, Deferred[None]] = {}
         self._neighbours: dict[str, Neighbour] = {}
@@ -231,6 +234,8 @@ class Neighbours:
     def close_all(self, error: BrokerError) -> None:
         for neighbour in list(self._neighbours.values()):
             self._remove_link(neighbour, error)
+        if GROUP in self._driver.links:
+            self._driver.remove(GROUP, error)
 
     def flush_all(self) -> Deferred[None]:
         """Close all links. Fires when all data has left or is lost."""
@@ -242,6 +247,18 @@ class Neighbours:
             else:
                 self._driver.remove(name, Closed("the link is over"))
         return gatherResults(self._closing.values()).addCallback(lambda _: None)
+
+    def join_group(
+        self, group: GroupAddress | None, open_group: Callable[[GroupAddress], ISocketChannel]
+    ) -> None:
+        """Send the bytes that the layers above the links have for a group there; None: none."""
+        if group is None:
+            return
+        channel = open_group(group)
+        # It has no layers of a link, and carries what may be lost.
+        upper = [layer for layer in self._stack.layers if not is_of_link(layer)]
+        self._driver.join(GROUP, Stack("group", upper, frozenset(Property)))
+        self._driver.attach(GROUP, channel)
 
     def _attach_channel(self, link: Link, channel: ISocketChannel) -> None:
         channel.max_frame = self._max_frame

@@ -23,7 +23,7 @@ from broker.errors import (
     Overloaded,
     TooManyLinks,
 )
-from broker.streams.connection_port import ConnectionPort
+from broker.streams.connection_port import ConnectionPort, OpenGroup
 from broker.streams.contract import MOST_PEERS, ILinkReceiver, ILinks
 from broker.streams.link_snapshot import describe_link
 from broker.streams.peer_names import PeerNames
@@ -76,11 +76,12 @@ class ConnectionLinks:
         random: Random,
         stacks: LinkStacks,
         max_frame: int,
+        open_group: OpenGroup,
         on_close: Callable[[], object],
     ) -> None:
         """`name` is the same at all nodes.
 
-        Raises `ConfigurationError` if the layers do not fit on connections.
+        Raises `ConfigurationError` for layers that do not fit, and for an unusable group.
         """
         self.dropped = 0
         """Messages for links without room, or without a peer, and those that are too large."""
@@ -105,6 +106,7 @@ class ConnectionLinks:
             max_frame=max_frame,
             keep=0.0 if policy is None else policy.keep,
         )
+        self._neighbours.join_group(stacks.group, open_group)
         self._added: dict[str, Endpoint] = {}
         """By text."""
         self._names = PeerNames()

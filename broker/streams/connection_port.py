@@ -22,7 +22,7 @@ from broker.errors import BrokerError, Closed, ProtocolError, StackMismatch
 from broker.streams.contract import MOST_PEERS
 from broker.transport.clock import IClock
 from broker.transport.socket.contract import ISocketChannel
-from broker.transport.stacks import Transport
+from broker.transport.stacks import GroupAddress, Transport
 
 
 class IConnectionSocket(Protocol):
@@ -46,6 +46,9 @@ class IConnectionSocket(Protocol):
 OpenConnections = Callable[
     [str, int, Transport, Callable[[ISocketChannel], None]], IConnectionSocket
 ]
+
+#: Returns the channel of a member of an IP multicast group. Raises `ConfigurationError`.
+OpenGroup = Callable[[GroupAddress], ISocketChannel]
 
 
 @attrs.frozen

@@ -12,12 +12,18 @@ from twisted.internet.error import CannotListenError
 from broker.cluster.descriptor import Endpoint
 from broker.cluster.dialler import TwistedDialler, build_dialler
 from broker.config import Settings
-from broker.streams.connection_port import IConnectionSocket, OpenConnections
+from broker.errors import ConfigurationError
+from broker.streams.connection_port import IConnectionSocket, OpenConnections, OpenGroup
 from broker.streams.datagram_links import IDatagramSocket, OpenDatagrams
 from broker.transport.arq.udp_port import UdpPort
 from broker.transport.socket.contract import ISocketChannel
+from broker.transport.socket.group_channel import GroupChannel
 from broker.transport.socket.udp import UdpSocket, resolve_address
-from broker.transport.stacks import Transport
+from broker.transport.stacks import GroupAddress, Transport
+
+
+def _refuse_group(group: GroupAddress) -> ISocketChannel:
+    raise ConfigurationError(f"the group {group.host}: there is no IP multicast")
 
 
 @attrs.frozen
@@ -26,6 +32,7 @@ class LinkSockets:
 
     open_datagrams: OpenDatagrams
     open_connections: OpenConnections
+    open_group: OpenGroup = _refuse_group
 
 
 def open_on_reactor(reactor: Any, settings: Settings) -> LinkSockets:
@@ -43,7 +50,13 @@ def open_on_reactor(reactor: Any, settings: Settings) -> LinkSockets:
             return UdpConnections(UdpPort(reactor, host, port, on_connect), dialler)
         return TcpConnections(reactor, host, port, on_connect, dialler)
 
-    return LinkSockets(open_datagrams, open_connections)
+    def open_group(group: GroupAddress) -> ISocketChannel:
+        try:
+            return GroupChannel(reactor, *group)
+        except CannotListenError as error:
+            raise ConfigurationError(f"the group {group.host}: {error.socketError}") from None
+
+    return LinkSockets(open_datagrams, open_connections, open_group)
 
 
 class TcpConnections:

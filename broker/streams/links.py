@@ -153,6 +153,7 @@ class LinkOpener:
             self._random,
             LinkStacks(self._settings, instance, plugin, self._clock.seconds()),
             max_frame(self._settings),
+            self._open.open_group,
             lambda: self._close_connections(place),
         )
 

@@ -102,7 +102,7 @@ class MemoryNetwork:
 
         def answer() -> None:
             nonlocal call
-            if self._is_silent(path):
+            if self.is_silent(path):
                 call = self._clock.callLater(DIAL_TIMEOUT - delay, result.errback, TimeoutError())
             else:
                 self._connected(address, source, path, result)
@@ -110,7 +110,8 @@ class MemoryNetwork:
         call = self._clock.callLater(delay, answer)
         return result
 
-    def _is_silent(self, path: str) -> bool:
+    def is_silent(self, path: str) -> bool:
+        """Return whether a direction of a path is silent."""
         return (path, True) in self._held or (path, False) in self._held
 
     @staticmethod

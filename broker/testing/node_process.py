@@ -29,10 +29,11 @@ from broker.streams.link_sockets import LinkSockets
 from broker.testing.datagram_network import DatagramNetwork, SharedMemorySocket
 from broker.testing.killable import DelayedThreads, KillableCall, KillableClock
 from broker.testing.memory_connections import MemoryConnections, link_place
+from broker.testing.memory_group import MemoryGroupChannel
 from broker.testing.memory_network import MemoryNetwork, MemoryPort
 from broker.testing.virtual_time import VirtualTime
 from broker.transport.socket import ISocketChannel
-from broker.transport.stacks import Transport
+from broker.transport.stacks import GroupAddress, Transport
 
 #: Returns a node's handler of connections to one address.
 ConnectionAcceptor = Callable[[Node], Callable[[Any], None]]
@@ -87,6 +88,7 @@ class NodeProcess:
         self._find_plugins = find_plugins
         self._sockets: list[SharedMemorySocket] = []
         self._connections: list[MemoryConnections] = []
+        self._groups: list[MemoryGroupChannel] = []
         self.log_file: LogFile
         self.clock_offset_ms = 0
         """Deviation of the wall clock."""
@@ -118,7 +120,9 @@ class NodeProcess:
             dialler=self._dialler(clock) if self._dialler else None,
             random=Random(time.random.random()) if self._dialler else None,
             archive=None if self._archive is None else self._archive(self),
-            link_sockets=LinkSockets(self._open_datagrams, self._open_connections),
+            link_sockets=LinkSockets(
+                self._open_datagrams, self._open_connections, self._open_group
+            ),
             find_plugins=self._find_plugins,
         )
         node.start()
@@ -194,6 +198,9 @@ class NodeProcess:
             socket.stop()
         for listening in self._connections:
             listening.stop()
+        groups, self._groups = self._groups, []
+        for group in groups:
+            group.close()
         loops, self.periodic_calls = self.periodic_calls, []
         for loop in loops:
             loop.stop()
@@ -220,6 +227,12 @@ class NodeProcess:
         address = host, port
         self._connections.append(MemoryConnections(self._network, self.clock, address, on_connect))
         return self._connections[-1]
+
+    def _open_group(self, group: GroupAddress) -> MemoryGroupChannel:
+        assert self._datagrams is not None, "this simulation has no datagrams"
+        member = group, self.settings.node.name
+        self._groups.append(MemoryGroupChannel(self._datagrams, group, member))
+        return self._groups[-1]
 
     def _open_file(self, *args: Any, **named: Any) -> LogFile:
         kind = type("LogFile", (SimulatedLogFile,), {"disk": self.disk})

@@ -179,8 +179,10 @@ def build(
     transport: Transport | None = None,
     suspect: float = 0.0,
     faults: Sequence[ILayer] = (),
+    node: str = "",
 ) -> Stack:
     settings = StackSettings(
+        node=node,
         incarnation=incarnation,
         transport=transport or base_transport(stack),
         suspect=suspect,
@@ -223,9 +225,8 @@ class StackNetwork:
         self._make_faults = make_faults
         # What a stack provides depends on the faults below it.
         self.provides = self._build(faults=make_faults(seed)).provides
-        self.ends = [
-            StackEnd(f"end {number}", self._build(), self.clock) for number in range(count)
-        ]
+        names = [f"end {number}" for number in range(count)]
+        self.ends = [StackEnd(name, self._build(node=name), self.clock) for name in names]
         self._by_name = {end.name: end for end in self.ends}
         for end in self.ends:
             end.on_view = self._redial

@@ -5,7 +5,9 @@ from __future__ import annotations
 import attrs
 
 from broker.config import value_kind
+from broker.config.endpoints import is_multicast_address
 from broker.config.setting import setting
+from broker.errors import ConfigurationError
 from broker.transport.monitor import MonitorSettings
 
 KIB = 2**10
@@ -22,6 +24,22 @@ class RcmLinkSettings:
         value_kind.choice("robust-p2p", "tcp", "tcp-suspected"),
         "robust-p2p",
         "Layer of messages: the others are for comparison, and lose messages.",
+    )
+    fan_out: str = setting(
+        value_kind.choice("copies", "tree", "group"),
+        "copies",
+        "Way of a message to several sites, the same at all: a copy for each, a tree on which "
+        "sites pass it on, or an IP multicast group.",
+    )
+    group: str = setting(
+        value_kind.OPTIONAL_HOST_PORT,
+        "",
+        "IP multicast group of the sites, for that fan_out.",
+    )
+    group_interface: str = setting(
+        value_kind.INTERFACE,
+        "",
+        "Network interface of the group: its name or, for IPv4, its address.",
     )
     window_bytes: int = setting(
         value_kind.size(64 * KIB, GIB), 4 * MIB, "Bytes received on a link and not yet handled."
@@ -66,8 +84,17 @@ class RcmLinkSettings:
     )
 
     def __attrs_post_init__(self) -> None:
-        """Raises `ConfigurationError` for times that do not fit together."""
+        """Raises `ConfigurationError` for values that do not fit together."""
         _ = self.monitor
+        if self.fan_out != "copies" and self.p2p != "robust-p2p":
+            raise ConfigurationError(f'fan_out = "{self.fan_out}" needs p2p = "robust-p2p"')
+        if self.fan_out == "group" and not (
+            is_multicast_address(self.group) and self.group_interface
+        ):
+            raise ConfigurationError(
+                'fan_out = "group" needs group, an IP multicast address with a port, and '
+                "group_interface"
+            )
 
     @property
     def monitor(self) -> MonitorSettings:

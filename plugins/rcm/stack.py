@@ -8,16 +8,24 @@ import attrs
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
+from broker.config.value_kind import split_host_port
 from broker.transport.baseline import PlainLayer
 from broker.transport.layer import ILayer, ILinkLayer
 from broker.transport.monitor import MonitorLayer
-from broker.transport.multicast import MulticastLayer
+from broker.transport.multicast import GroupLayer, MulticastLayer, TreeLayer
 from broker.transport.p2p import P2PLayer
-from broker.transport.stacks import IReconnectingStack, ReconnectionPolicy, StackSettings, Transport
+from broker.transport.stacks import (
+    GroupAddress,
+    IGroupStack,
+    IReconnectingStack,
+    ReconnectionPolicy,
+    StackSettings,
+    Transport,
+)
 from plugins.rcm.settings import RcmLinkSettings
 
 
-@implementer(IPlugin, IReconnectingStack)
+@implementer(IPlugin, IReconnectingStack, IGroupStack)
 @attrs.frozen
 class RcmStack:
     """Links of sites whose connections may fail for some time (RCM R19-R33)."""
@@ -29,17 +37,30 @@ class RcmStack:
     transports: ClassVar[frozenset[Transport]] = frozenset({Transport.TCP, Transport.UDP})
 
     def layers(self, settings: StackSettings) -> list[ILayer]:
-        """Return monitor, p2p or a baseline, and multicast. `settings.suspect` is not used: the
+        """Return monitor, p2p or a baseline, and a fan-out. `settings.suspect` is not used: the
         monitor has its own."""
         options = _options(settings.options)
         monitor = MonitorLayer(
             incarnation=settings.incarnation, settings=options.monitor, owner=settings.owner
         )
-        return [monitor, self._create_p2p(options, settings.incarnation), MulticastLayer()]
+        p2p = self._create_p2p(options, settings.incarnation)
+        return [monitor, p2p, self._create_fan_out(options, settings.node)]
 
     def reconnection_policy(self, options: object) -> ReconnectionPolicy:
         found = _options(options)
         return ReconnectionPolicy(period=found.reconnect, keep=found.keep)
+
+    def group_of(self, options: object) -> GroupAddress | None:
+        found = _options(options)
+        if found.fan_out != "group":
+            return None
+        return GroupAddress(*split_host_port(found.group), found.group_interface)
+
+    @staticmethod
+    def _create_fan_out(options: RcmLinkSettings, node: str) -> ILayer:
+        if options.fan_out == "tree":
+            return TreeLayer(node=node)
+        return GroupLayer(node=node) if options.fan_out == "group" else MulticastLayer()
 
     @staticmethod
     def _create_p2p(options: RcmLinkSettings, incarnation: int) -> ILinkLayer:

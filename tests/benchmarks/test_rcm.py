@@ -9,7 +9,8 @@ from itertools import product
 import pytest
 
 from benchmarks.rcm import Floors, Results, report
-from benchmarks.sites import awareness, long_run, rate, reliability, restarts, variants
+from benchmarks.sites import awareness, fan_out, long_run, rate, reliability, restarts, variants
+from benchmarks.sites.fan_out import FanOut
 from benchmarks.sites.finding import Finding
 from benchmarks.sites.group import SiteGroup, SiteSetting
 from benchmarks.sites.record import Status, share_not_disconnected
@@ -97,9 +98,14 @@ def test_the_report_counts_missed_figures(results: Results) -> None:
         for seconds in (1.0, 2.0, 3.0)
         for use, seconds in (("mspaces", seconds), ("rcm", 1.25 * seconds))
     ]
-    floors = Floors(runs, Suspended(5.0, [1.0, 40.0]), results.awareness)
+    fan_outs = [
+        FanOut(name, size, sent, 100, 2.0)
+        for size in fan_out.SIZES
+        for name, sent in (("copies", 1000), ("tree", 490), ("group", 260))
+    ]
+    floors = Floors(runs, Suspended(5.0, [1.0, 40.0]), results.awareness, fan_outs)
     told = report(results, floors, 1.0, quick=False)
-    assert [each.is_met for each in told.floors] == [True, False]
+    assert [each.is_met for each in told.floors] == [True, False, True, False]
     assert told.floors[0].value == pytest.approx(0.8)
     assert told.sheets[1].rows[1][:4] == ["rcm", "400", "267-800", "100.0"]
     verdicts = [row[-1] for row in told.sheets[0].rows]
@@ -109,6 +115,13 @@ def test_the_report_counts_missed_figures(results: Results) -> None:
     assert verdicts.count("PASS") > 25
     quick = report(results, floors, 1.0, quick=True).sheets[0].rows
     assert {row[-1] for row in quick} == {"", "means nothing"}
+
+
+def test_fan_outs_keep_their_floors_and_deliver_without_delay() -> None:
+    runs = fan_out.measure_all(30)
+    assert [each.what for each in fan_out.make_floors(runs) if not each.is_met] == []
+    assert all(each.delay < 1.5 * (2 if each.fan_out == "tree" else 1) + 0.2 for each in runs)
+    assert len(fan_out.make_sheet(runs).rows) == len(runs)
 
 
 @pytest.mark.parametrize("commit", [0.0, 0.02])

@@ -31,6 +31,13 @@ class Data(NamedTuple):
     packet: object
 
 
+class Framed(NamedTuple):
+    """A packet of a fan-out, with the message whose place it has."""
+
+    data: bytes
+    id: MessageId | None
+
+
 class Channel:
     """Packets are kept until the peer has them. A dropped stream is followed by a new one."""
 
@@ -66,6 +73,11 @@ class Channel:
         self._packets.append(packet)
 
     @property
+    def stream(self) -> StreamId:
+        """The present stream: another one follows a loss."""
+        return self._stream
+
+    @property
     def oldest_sent_at(self) -> float | None:
         """The time of the oldest packet that is not acknowledged."""
         return self._unacknowledged[0][1] if self._unacknowledged else None
@@ -83,8 +95,9 @@ class Channel:
 
     def make_loss(self, sent: MessageId) -> Loss:
         """Return the loss before the first kept message; `sent` is the last one."""
-        kept = (each.id for each in self._packets if isinstance(each, Message))
-        first = next(kept, sent._replace(number=sent.number + 1))
+        kept = (each.id for each in self._packets if isinstance(each, Message | Framed))
+        following = sent._replace(number=sent.number + 1)
+        first = next((id for id in kept if id is not None), following)
         return Loss(first._replace(number=first.number - 1))
 
     def drop_packets(self) -> None:

@@ -62,6 +62,8 @@ class Run:
     delay: float
     skew: float
     end: float = 0.0
+    #: Messages may be references to bodies that come another way.
+    shares_bodies: bool = False
     sent: dict[MessageId, Sent] = attrs.field(factory=dict)
     received: dict[Process, dict[MessageId, float]] = attrs.field(factory=lambda: defaultdict(dict))
     deliveries: dict[Process, list[Delivery]] = attrs.field(factory=lambda: defaultdict(list))

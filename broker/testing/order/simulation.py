@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from itertools import permutations
 from random import Random
 
-from broker.testing.order.link import Link
+from broker.testing.order.fan_out import FanOut, MakeFanOut
+from broker.testing.order.link import IOwner, Link
 from broker.testing.order.loop import Loop
 from broker.testing.order.members import ADMIT, REMOVE, Members
 from broker.testing.order.network import Network, Path
@@ -28,6 +30,7 @@ from broker.testing.order.schedule import (
 )
 from broker.testing.order.site import Site
 from broker.testing.order.timers import Timers
+from broker.transport.multicast.wire import KEY_BYTES
 from broker.transport.order import IOrderVariant, OrderSettings
 from broker.transport.order.instant import MICROSECONDS
 
@@ -37,6 +40,8 @@ TIMERS = Timers(suspect=15.0)
 _SKEW = 20_000
 #: Sites that join, in each fourth seed.
 NEWCOMERS = ("x", "y")
+#: Rate of lost datagrams.
+_GROUP_LOSS = 0.1
 _DELAYS = ((0.001, 0.002), (0.01, 0.02), (0.05, 0.03))
 
 
@@ -67,14 +72,21 @@ class Simulation:
         link: type[Link] = Link,
         sites: Sequence[str] = (),
         actions: Sequence[Timed] | None = None,
+        fan_out: MakeFanOut | None = None,
     ) -> None:
-        """`sites` and `actions` take the place of those of the seed.
+        """`fan_out` makes the layer above the links; None: each message is sent as copies.
+
+        `sites` and `actions` take the place of those of the seed.
 
         Fewer actions change no delays of paths that they do not use.
         """
         random = Random(seed)
+        self._seed = seed
+        self._group_random = Random(seed)
+        self._fan_outs: dict[str, FanOut] = {}
         self._variant = variant
         self._link = link
+        self._fan_out = fan_out
         self._shape = shape or Shape()
         self._loop = Loop()
         names = tuple(sites or "abcde"[: random.choice((3, 3, 4, 4, 5))])
@@ -89,6 +101,7 @@ class Simulation:
             delay=max(map(sum, _DELAYS)),
             skew=2 * _SKEW / MICROSECONDS,
             newcomers=newcomers,
+            shares_bodies=fan_out is not None,
         )
         self._keeps_packets = random.random() < 0.5
         for pair in permutations(names, 2):
@@ -143,10 +156,16 @@ class Simulation:
             *(self._members[name], self._site_changed),
         )
         self._sites[name] = site
+        owner: IOwner = site
+        if self._fan_out is not None:
+            key = blake2b(repr((process, self._seed)).encode(), digest_size=KEY_BYTES).digest()
+            owner = fan_out = FanOut(site, self._fan_out(name, key), self._loop)
+            fan_out.send_to_group = self._send_to_group
+            self._fan_outs[name] = fan_out
         for peer in self.run.sites:
             if peer != name:
                 link = self._link(
-                    site, (name, peer), process[1], self._network, TIMERS, self._keeps_packets
+                    owner, (name, peer), process[1], self._network, TIMERS, self._keeps_packets
                 )
                 site.links[peer] = self._network.ends[name, peer] = link
         self.run.lives.append((self._loop.now, process, True))
@@ -178,6 +197,14 @@ class Simulation:
 
     def _end_site(self, site: Site) -> None:
         self._floors[site.name] = site.stop(silently=False)
+
+    def _send_to_group(self, sender: str, datagrams: Sequence[bytes]) -> None:
+        """Some datagrams are lost, as are those on a silent path."""
+        for name, fan_out in self._fan_outs.items():
+            path = self._network.paths.get((sender, name))
+            is_deaf = self._group_random.random() < _GROUP_LOSS
+            if path is not None and path.is_up and not is_deaf:
+                self._loop.call_later(path.draw_delay(), fan_out.receive_from_group, datagrams)
 
     def _start_links(self, name: str) -> None:
         for link in self._sites[name].links.values():

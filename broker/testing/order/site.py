@@ -45,9 +45,11 @@ class Site:
         self._changed = changed
         self.name, self.incarnation = self.process = process
         self.core = core
-        self._codec = codec
+        self.codec = codec
         self.links: dict[str, Link] = {}
         self.is_running = True
+        #: Sends a packet to sites, and returns those that get it.
+        self.send_packet = self._send_copies
         self._loop = loop
         self._read_clock = read_clock
         self._run = run
@@ -182,7 +184,7 @@ class Site:
         match effect:
             case Send(packets, sites):
                 # What is not encoded does not arrive.
-                for packet in self._codec.decode(self.name, self._codec.encode(packets)):
+                for packet in self.codec.decode(self.name, self.codec.encode(packets)):
                     known = (each for each in self.links if each in self.members)
                     self._send(packet, tuple(known) if sites is None else sites)
             case Deliver(message, stamp, late):
@@ -196,13 +198,16 @@ class Site:
                 self._run.failures.append((self._loop.now, self.process, str(error)))
 
     def _send(self, packet: object, sites: Sequence[str]) -> None:
-        accepted = [site for site in sites if self.links[site].send(packet)]
+        accepted = self.send_packet(packet, sites)
         if isinstance(packet, Message):
             now, self.last_sent = self._loop.now, packet.id
             self._run.sent[packet.id] = Sent(
                 now, frozenset((*accepted, self.name)), self._commit_time
             )
             self._run.received[self.process][packet.id] = now
+
+    def _send_copies(self, packet: object, sites: Sequence[str]) -> list[str]:
+        return [site for site in sites if self.links[site].send(packet)]
 
     def _arm(self) -> None:
         due = self.core.next_timeout()

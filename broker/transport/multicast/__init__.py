@@ -1,5 +1,6 @@
-"""Multicast by copies: one message for several peers, each on its own link."""
+"""Multicast (RCM R33): copies for several peers, or bodies on shared ways."""
 
-from broker.transport.multicast.layer import MulticastLayer
+from broker.transport.multicast.layer import GroupLayer, MulticastLayer, TreeLayer
+from broker.transport.multicast.sharing_core import GROUP
 
-__all__ = ["MulticastLayer"]
+__all__ = ["GROUP", "GroupLayer", "MulticastLayer", "TreeLayer"]

@@ -2,6 +2,8 @@
 
 from broker.transport.stacks.builder import build_stack
 from broker.transport.stacks.contract import (
+    GroupAddress,
+    IGroupStack,
     IProtocolStack,
     IReconnectingStack,
     IStackPlugin,
@@ -18,6 +20,8 @@ from broker.transport.stacks.registry import (
 )
 
 __all__ = [
+    "GroupAddress",
+    "IGroupStack",
     "IProtocolStack",
     "IReconnectingStack",
     "IStackPlugin",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import attrs
 from twisted.plugin import IPlugin
@@ -39,6 +40,8 @@ class StackSettings:
     transport: Transport = Transport.TCP
     #: Seconds in which a broken connection may come back before the peer is disconnected.
     suspect: float = 0.0
+    node: str = ""
+    """Name of this end; empty: the peers have none."""
     options: object = None
     """An instance of the stack's `options` class; None for its defaults."""
     owner: ILinkOwner | None = None
@@ -79,3 +82,21 @@ class IReconnectingStack(IProtocolStack):
 
     def reconnection_policy(options: object) -> ReconnectionPolicy:
         """Return the policy for `options`: an instance of the stack's class, or None."""
+
+
+class GroupAddress(NamedTuple):
+    """An IP multicast group on a network interface."""
+
+    host: str
+    port: int
+    interface: str
+
+
+class IGroupStack(IProtocolStack):
+    """A link stack that sends some bytes to an IP multicast group, beside its connections.
+
+    Its layers above the links have the peer `broker.transport.multicast.GROUP`.
+    """
+
+    def group_of(options: object) -> GroupAddress | None:
+        """Return the group for `options`, or None if they name none."""

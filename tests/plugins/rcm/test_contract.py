@@ -42,3 +42,7 @@ class TestPlainConnectionsWithSuspicion(RcmContract, unittest.TestCase):
 
 class RcmOverSocketsTests(StackSocketContract, TestCase):
     stack = find_stack("rcm")
+
+
+class TestTree(RcmContract, unittest.TestCase):
+    options = RcmLinkSettings(fan_out="tree")

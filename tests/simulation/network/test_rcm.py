@@ -20,6 +20,7 @@ from broker.testing.simulated_network import NetworkWorld
 from broker.testing.transcripts import SiteChecker, compare_sites
 from broker.testing.transport_network import CARRIED, INSTANCE, TransportNetwork
 from plugins.rcm.options import RcmOptions
+from plugins.rcm.settings import RcmLinkSettings
 from plugins.rcm.stack import rcm_links
 from plugins.rcm.transport import rcm_transport
 
@@ -29,7 +30,12 @@ VARIANTS = ("logical", "sequencer", "real-time", "hybrid")
 class Group:
     """Sites `n0`, `n1`, ..., each with a publisher; some have subscriptions."""
 
-    def __init__(self, world: NetworkWorld, order: str, count: int) -> None:
+    def __init__(
+        self, world: NetworkWorld, order: str, count: int, fan_out: str = "copies"
+    ) -> None:
+        link_options = RcmLinkSettings(
+            fan_out=fan_out, group="239.1.2.3:9000", group_interface="lo"
+        )
         self.world = world
         self.order = order
         sites = {f"n{each}": f"tcp:host=127.0.0.1:port={9000 + each}" for each in range(count)}
@@ -37,7 +43,10 @@ class Group:
             world,
             (rcm_transport, rcm_links),
             lambda _: StackInstance(
-                INSTANCE, use="rcm", options=RcmOptions(sites=sites, order=order)
+                INSTANCE,
+                use="rcm",
+                options=RcmOptions(sites=sites, order=order),
+                link_options=link_options,
             ),
         )
         self.network.add_nodes(count)
@@ -175,10 +184,12 @@ def test_a_site_whose_name_does_not_resolve_is_tried_again() -> None:
         group.settle()
 
 
-def check_schedule(seed: int, order: str, kinds: Sequence[str], steps: int = 12) -> None:
+def check_schedule(
+    seed: int, order: str, kinds: Sequence[str], steps: int = 12, fan_out: str = "copies"
+) -> None:
     with deterministic(seed), NetworkWorld(seed) as world:
         random = Random(seed)
-        group = Group(world, order, 3 + seed % 2)
+        group = Group(world, order, 3 + seed % 2, fan_out)
         for _ in range(steps):
             group.disturb(random, kinds)
         group.settle()
@@ -191,6 +202,18 @@ OUTAGES = ("publish", "publish", "cut", "heal", "isolate", "kill")
 @pytest.mark.parametrize("order", ["logical", "real-time", "hybrid"])
 def test_outages_and_kills_leave_one_transcript(order: str, seed: int) -> None:
     check_schedule(seed, order, OUTAGES)
+
+
+@pytest.mark.parametrize("fan_out", ["tree", "group"])
+def test_outages_and_kills_leave_one_transcript_over_each_fan_out(fan_out: str) -> None:
+    check_schedule(3, "hybrid", OUTAGES, fan_out=fan_out)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(21, 61, 2))
+@pytest.mark.parametrize("fan_out", ["tree", "group"])
+def test_long_schedules_leave_one_transcript_over_each_fan_out(fan_out: str, seed: int) -> None:
+    check_schedule(seed, "hybrid", (*OUTAGES, "fill"), fan_out=fan_out)
 
 
 @pytest.mark.parametrize("seed", [1, 6])

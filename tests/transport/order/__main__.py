@@ -10,6 +10,7 @@ from multiprocessing import Pool
 
 import click
 
+from broker.testing.order.fan_out import FAN_OUTS, SETTINGS
 from broker.testing.order.simulation import Simulation
 from broker.testing.order.trace import shrink
 from broker.transport.order import VARIANTS
@@ -19,8 +20,9 @@ from broker.transport.order import VARIANTS
 @click.argument("first", type=int)
 @click.argument("last", type=int)
 @click.option("--variant", "variants", type=click.Choice([*VARIANTS]), multiple=True)
+@click.option("--fan-out", type=click.Choice([*FAN_OUTS]), default="copies", show_default=True)
 @click.option("--processes", type=int, default=os.cpu_count(), show_default="one for each CPU")
-def main(first: int, last: int, variants: tuple[str, ...], processes: int) -> None:
+def main(first: int, last: int, variants: tuple[str, ...], fan_out: str, processes: int) -> None:
     """Check the seeds FIRST to LAST of variants; exit with status 1 if a property is violated.
 
     A violation is printed with the shortest schedule that leads to one.
@@ -34,7 +36,9 @@ def main(first: int, last: int, variants: tuple[str, ...], processes: int) -> No
         for variant in variants or VARIANTS:
             begin = time.perf_counter()
             seeds = range(first, last + 1)
-            for lines in pool.imap(partial(run_seed, variant), seeds, chunksize=10):
+            for lines in pool.imap(
+                partial(run_seed, variant, fan_out=fan_out), seeds, chunksize=10
+            ):
                 failed += bool(lines)
                 print(*lines, sep="\n", end="\n" if lines else "", flush=True)
             rate = len(seeds) / (time.perf_counter() - begin)
@@ -43,9 +47,14 @@ def main(first: int, last: int, variants: tuple[str, ...], processes: int) -> No
     sys.exit(bool(failed))
 
 
-def run_seed(variant: str, seed: int) -> list[str]:
+def run_seed(variant: str, seed: int, fan_out: str = "copies") -> list[str]:
     """Return the lines of a trace, or nothing if all properties hold."""
-    trace = shrink(lambda actions: Simulation(VARIANTS[variant], seed, actions=actions))
+    settings, make = SETTINGS[fan_out], FAN_OUTS[fan_out]
+    trace = shrink(
+        lambda actions: Simulation(
+            VARIANTS[variant], seed, settings=settings, actions=actions, fan_out=make
+        )
+    )
     return [] if trace is None else [f"{variant}, seed {seed}:", *trace.lines()]
 
 

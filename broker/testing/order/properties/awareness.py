@@ -30,7 +30,8 @@ def awareness(run: Run, timeline: Timeline) -> Iterator[Violation]:
 def _is_justified(run: Run, status: Status) -> bool:
     """Return True if a path was slow or silent, or, in real time, a commit.
 
-    It is the path of the late message while it travelled. Numbers may pass several sites: if none
+    It is the path of the late message while it travelled, and with shared bodies the way of the
+    request for a lost one. Numbers may pass several sites: if none
     came, it is any path.
     """
     here, there = status.process[0], status.peer
@@ -47,7 +48,8 @@ def _is_justified(run: Run, status: Status) -> bool:
     if run.variant in ("real-time", "hybrid"):
         if sent.commit > run.settings.delta - run.delay - run.skew:
             return True
-    return _was_bad(run, (there, here), sent.time, status.time)
+    paths = [(there, here), (here, there)] if run.shares_bodies else [(there, here)]
+    return any(_was_bad(run, path, sent.time, status.time) for path in paths)
 
 
 def _was_bad(run: Run, path: tuple[str, ...], begin: float, end: float) -> bool:
