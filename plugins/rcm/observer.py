@@ -8,7 +8,7 @@ from zope.interface import Attribute, Interface
 
 from broker.streams.contract import CarriedEvent
 from broker.transport.order import MessageId, Stamp
-from plugins.rcm.effects import GroupEffect
+from plugins.rcm.effects import DeliverMessage, GroupEffect
 
 
 class IGroupObserver(Interface):
@@ -22,8 +22,14 @@ class IGroupObserver(Interface):
     def restore(events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
         """Handle the end of the log, in its order, before anything else."""
 
+    def send(data: Sequence[bytes], sites: Sequence[str], now: float) -> list[GroupEffect]:
+        """Handle packets of the order that were sent to other sites now."""
+
     def deliver(events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
         """Handle events that are delivered now, with their entries as annotations."""
+
+    def deliver_message(message: DeliverMessage, now: float) -> list[GroupEffect]:
+        """Handle a message that is no event, and is delivered now."""
 
     def take_back(taken: Sequence[tuple[MessageId, Stamp]], now: float) -> list[GroupEffect]:
         """Handle that delivered events were not logged after all. They come again."""

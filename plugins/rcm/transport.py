@@ -36,13 +36,16 @@ from plugins.rcm.certificates.configuration import create_certificates
 from plugins.rcm.certificates.question import answer_question
 from plugins.rcm.certificates.site_certificates import SiteCertificates
 from plugins.rcm.clock_bounds import ClockBounds
+from plugins.rcm.comparison.configuration import create_comparison
 from plugins.rcm.effects import (
     DeliverBatch,
+    DeliverMessage,
     EndLink,
     GroupEffect,
     PassOn,
     ReportMissing,
     ReportStatus,
+    SendBeside,
     SendCertificates,
     SendData,
     SuspectSite,
@@ -52,12 +55,9 @@ from plugins.rcm.group import Group
 from plugins.rcm.handshake import VERSION, Terms
 from plugins.rcm.link_owner import LinkOwner
 from plugins.rcm.observer import IGroupObserver, is_marked
-from plugins.rcm.options import RcmOptions
+from plugins.rcm.options import TIMED, RcmOptions
 from plugins.rcm.site_links import SiteLinks
 from plugins.rcm.site_state import LEADS, SiteState
-
-#: Variants whose stamps are times.
-TIMED = frozenset({"real-time", "hybrid"})
 
 
 @implementer(ILinkReceiver, ILinkOwners, IOrderingTransport, IProvingTransport)
@@ -110,6 +110,12 @@ class RcmTransport:
         )
         if self._certificates is not None:
             self._observers.append(self._certificates)
+        comparison = create_comparison(
+            *(options, context.instance, context.node, incarnation, core),
+            *(self._clock.read, self._sites.clock_of, self._now()),
+        )
+        if comparison is not None:
+            self._observers.append(comparison)
         host, port = self._address
         self._sites.open(context.open_links(options.listen or f"{host}:{port}", self))
 
@@ -261,14 +267,17 @@ class RcmTransport:
 
     def _apply(self, effect: GroupEffect) -> None:
         match effect:
-            case SendData(data, sites):
+            case SendData() as sent:
                 self._state.cover(self._group.core.floor)
-                self._sites.send(data, sites)
+                self._sites.send(sent.data, sent.sites)
+                self._observe(lambda each: each.send(sent.data, sent.sites, self._now()))
             case PassOn(batch):
                 self._context.receive(batch)
             case DeliverBatch(batch):
                 self._context.deliver(batch)
                 self._observe(lambda each: each.deliver(batch.events, self._now()))
+            case DeliverMessage() as message:
+                self._observe(lambda each: each.deliver_message(message, self._now()))
             case SuspectSite(site, reason):
                 self._sites.report(site, LinkState.SUSPECTED, reason)
                 self._sites.suspect(site, reason)
@@ -285,6 +294,8 @@ class RcmTransport:
                 self._observe(lambda each: each.miss(site, incarnation, last, now))
             case SendCertificates(site, data):
                 self._sites.send([data], [site])
+            case SendBeside(data, sites):
+                self._sites.send([data], sites)
 
     def _end_link(self, site: str, error: BrokerError) -> None:
         """End the link to a site, and begin a new one."""
