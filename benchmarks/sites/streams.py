@@ -58,10 +58,15 @@ def measure(context: BenchmarkContext) -> list[StreamRun]:
     return runs
 
 
-def measure_run(context: BenchmarkContext, use: str, portions: Sequence[int]) -> StreamRun:
-    """The last portion is measured, earlier ones warm up. Each other node has a subscriber."""
+def measure_run(
+    context: BenchmarkContext, use: str, portions: Sequence[int], further: str = ""
+) -> StreamRun:
+    """The last portion is measured, earlier ones warm up. Each other node has a subscriber.
+
+    `further` is additional TOML of the stack.
+    """
     with context.empty_folder() as folder:
-        nodes = start_group(context.children, folder, use, 3, _QUEUE)
+        nodes = start_group(context.children, folder, use, 3, further + _QUEUE)
         subscribers = [_start_subscriber(context, node, portions) for node in nodes[1:]]
         for each in subscribers:
             each.wait_for("ready", TIMEOUT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from plugins.rcm.comparison.block_sequence import LEAF, Digest, Progress
@@ -50,26 +50,27 @@ class BlockReports:
     def next_timeout(self) -> float | None:
         return self._report_at
 
-    def handle_timeout(self, released: int, now: float) -> None:
-        """Send what has changed since the last report. `released` is the last own number."""
+    def handle_timeout(self, released: Callable[[str], int], now: float) -> None:
+        """Send what has changed since the last report. `released` returns the number of the last
+        own message of a variant."""
         if self._report_at is None or now < self._report_at:
             return
         self._report_at = None
         variants = []
         for variant, record in self._records.items():
             self._publish(variant, record, now)
-            progress = record.blocks.own_progress(self._incarnation, released)
+            progress = record.blocks.own_progress(self._incarnation, released(variant))
             unsent = self._unsent[variant]
             if progress is None or (progress == self._told.get(variant) and not unsent):
                 continue
             digests, self._unsent[variant] = unsent[:MOST_DIGESTS], unsent[MOST_DIGESTS:]
             self._told[variant] = progress
-            variants.append((variant, progress[:2], tuple(digests)))
+            variants.append((variant, progress[:3], tuple(digests)))
             if self._unsent[variant]:
                 self.plan(now + REPORT_INTERVAL)
         sites = [each.site for each in self._peers.values() if each.takes_part and each.is_linked]
         if variants and sites:
-            report = Report(self._incarnation, released, tuple(variants))
+            report = Report(self._incarnation, tuple(variants))
             self._out.add(report, sites)
 
     def accept_report(self, site: str, report: Report, now: float) -> None:

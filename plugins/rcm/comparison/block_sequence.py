@@ -55,9 +55,9 @@ class Progress(NamedTuple):
 
     view: int
     time: int
-    incarnation: int
     released: int
     """Number of its last message so far."""
+    incarnation: int
 
 
 class BlockSequence:
@@ -158,7 +158,7 @@ class BlockSequence:
         """Return what other sites may be told."""
         if self.time is None:
             return None
-        return Progress(self.view_mask, self.time, incarnation, released)
+        return Progress(self.view_mask, self.time, released, incarnation)
 
     def _test(self, site: str) -> None:
         progress = self._untested.get(site)

@@ -36,15 +36,17 @@ def create_comparison(
     others = [each for each in dict.fromkeys(options.compare) if each != options.order]
     shadows = [Shadow(each, site, incarnation, sites, settings, read_clock(now)) for each in others]
     cores = {options.order: core, **{each.variant: each.core for each in shadows}}
-    releases = {each: ReleaseTimes() for each in (site, *sites)}
+    messages, releases = ({each: ReleaseTimes() for each in (site, *sites)} for _ in range(2))
     records = {
         variant: VariantRecord(
-            *(variant, site, sites, releases), _make_reference(variant, each, read_clock)
+            *(variant, site, sites, messages if each is core else releases),
+            _make_reference(variant, each, read_clock),
         )
         for variant, each in cores.items()
     }
     return SiteComparison(
-        *(stack, incarnation, sites, shadows, records, releases), read_clock, clock_of, now
+        *(stack, incarnation, sites, shadows, records, messages, releases),
+        *(read_clock, clock_of, now),
     )
 
 

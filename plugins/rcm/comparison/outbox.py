@@ -23,25 +23,25 @@ class Outbox:
         for site in sites:
             self._parts.setdefault(site, []).append((variant, data))
 
-    def add_release(self, first: int, count: int, clock: int) -> None:
+    def add_release(self, release: int, first: int, count: int, clock: int) -> None:
         """Send own messages, with the parts since the last packet, to all sites that take part."""
         for peer in self._peers.values():
             if peer.takes_part:
                 self._parts.setdefault(peer.site, [])
-        self._send_parts(first, count, clock)
+        self._send_parts(release, first, count, clock)
 
     def add(self, packet: Packet, sites: Iterable[str]) -> None:
         """Send a packet behind all earlier ones."""
-        self._send_parts(0, 0, 0)
+        self._send_parts()
         self._send(packet, sites)
 
     def take(self) -> list[SendBeside]:
         """Return the effects since the last call."""
-        self._send_parts(0, 0, 0)
+        self._send_parts()
         effects, self._effects = self._effects, []
         return effects
 
-    def _send_parts(self, first: int, count: int, clock: int) -> None:
+    def _send_parts(self, release: int = 0, first: int = 0, count: int = 0, clock: int = 0) -> None:
         if not self._parts:
             return
         groups: dict[tuple[Part, ...], list[str]] = {}
@@ -49,7 +49,8 @@ class Outbox:
             groups.setdefault(tuple(parts), []).append(site)
         self._parts = {}
         for alike, sites in groups.items():
-            self._send(Batch(self._incarnation, first, count, clock, alike), sites)
+            batch = Batch(self._incarnation, release, first, count, clock, alike)
+            self._send(batch, sites)
 
     def _send(self, packet: Packet, sites: Iterable[str]) -> None:
         data = encode_packet(packet)

@@ -6,7 +6,7 @@ by their names, sites by their places in the list of the group's sites.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -35,12 +35,21 @@ _Digest: TypeAlias = tuple[
     Annotated[bytes, msgspec.Meta(max_length=LEAF.size)],
     Annotated[bytes, msgspec.Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)],
 ]
-#: View and time of `Progress`.
-_Told: TypeAlias = tuple[Mask, _Block]
+#: View, time and number of `Progress`.
+_Told: TypeAlias = tuple[Mask, _Block, _Count]
 
 
 class _Packet(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     pass
+
+
+class Released(NamedTuple):
+    """How much a site has released so far."""
+
+    messages: _Count
+    """Number of its last message."""
+    releases: _Count
+    """Number of its last release, which compared variants order as one message."""
 
 
 class Offer(_Packet, frozen=True, tag=1):
@@ -50,15 +59,14 @@ class Offer(_Packet, frozen=True, tag=1):
     sites: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=MAX_SITES)]
     variants: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=MOST_VARIANTS)]
     """All that the sender compares, the delivering one included."""
-    released: _Count
-    """Number of the last message of the sender."""
+    released: Released
     exchange: _Count
     clocks: _Clocks
 
 
 class Answer(_Packet, frozen=True, tag=2):
     exchange: _Count
-    released: _Count
+    released: Released
     clocks: _Clocks
 
 
@@ -66,7 +74,10 @@ class Batch(_Packet, frozen=True, tag=3):
     """Packets of variants. With a count: the sender has released messages of the group."""
 
     incarnation: Incarnation
+    release: _Count
+    """Number of the release."""
     first: _Count
+    """Number of the first message."""
     count: Annotated[int, msgspec.Meta(ge=0, le=MAX_MESSAGES)]
     clock: Time
     """The site clock of the sender."""
@@ -83,7 +94,6 @@ class Report(_Packet, frozen=True, tag=5):
     """Progress and new digests, for each variant that has some."""
 
     incarnation: Incarnation
-    released: _Count
     variants: Annotated[
         tuple[
             tuple[
@@ -137,7 +147,7 @@ def read_report(report: Report) -> list[tuple[str, Progress, list[Digest]]]:
     return [
         (
             variant,
-            Progress(*told, report.incarnation, report.released),
+            Progress(*told, report.incarnation),
             [Digest(*each) for each in digests],
         )
         for variant, told, digests in report.variants

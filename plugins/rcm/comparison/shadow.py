@@ -27,7 +27,8 @@ MOST_HISTORY = 2_000
 class Shadow:
     """The comparison sends and suspects for it; nothing of it reaches the order.
 
-    A site counts as connected here after an exchange of clocks of its own.
+    Messages that were released together are one message here: they would wait for the same. So a
+    large batch costs little. A site counts as connected here after an exchange of clocks of its own.
     """
 
     def __init__(
@@ -46,10 +47,10 @@ class Shadow:
         self.core = found.create_core(site, incarnation, settings, floor)
         self._codec = found.create_codec(sites)
 
-    def release(self, count: int, at: Instant) -> list[OrderEffect]:
-        """Stamp and release messages, with the numbers that the order has given them."""
-        self.core.stamp(count, at)
-        return self.core.release([b""] * count, at)
+    def release(self, at: Instant) -> list[OrderEffect]:
+        """Stamp and release a message for one release of the order."""
+        self.core.stamp(1, at)
+        return self.core.release([b""], at)
 
     def receive(self, site: str, data: bytes, at: Instant) -> list[OrderEffect]:
         """Raises `ProtocolError` for malformed bytes."""
@@ -58,8 +59,13 @@ class Shadow:
     def disconnect(self, site: str, at: Instant) -> list[OrderEffect]:
         return self.core.disconnect(site, LinkState.SUSPECTED, at)
 
-    def encode(self, send: Send) -> tuple[bytes, int]:
-        """Return the bytes of packets, and how many are not of payloads."""
+    def encode(self, send: Send, size: int) -> tuple[bytes, int]:
+        """Return the bytes of packets, and how many the variant would send beside payloads.
+
+        `size` is the number of messages of a release: each further one has a stamp, one higher.
+        """
         data = self._codec.encode(send.packets)
-        messages = len(send.packets) if isinstance(send.packets[0], Message) else 0
-        return data, len(data) - _EMPTY * messages
+        first = send.packets[0]
+        if not isinstance(first, Message):
+            return data, len(data)
+        return data, len(data) - _EMPTY + (0 if first.stamp is None else size - 1)

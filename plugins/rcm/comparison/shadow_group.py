@@ -10,13 +10,15 @@ from broker.errors import BrokerError, ProtocolError
 from broker.transport.effects import Failed
 from broker.transport.order import Deliver, Instant, OrderEffect, Send, Suspect
 from plugins.rcm.comparison.outbox import Outbox
-from plugins.rcm.comparison.packet import Answer, Offer, Suspicion
+from plugins.rcm.comparison.packet import Answer, Offer, Released, Suspicion
 from plugins.rcm.comparison.peer import Peer
 from plugins.rcm.comparison.shadow import Shadow
 from plugins.rcm.comparison.variant_record import Delivery, VariantRecord
 
 #: Seconds until an offer that could not be answered is looked at again.
 ANSWER_AGAIN: Final = 0.05
+#: Seconds by which timers are late, so that those of some messages are one.
+TIMER_DELAY: Final = 0.001
 #: Seconds of a suspicion by a compared variant, as `liveness` of good measurements by default.
 RETURN: Final = 5.0
 
@@ -38,8 +40,8 @@ class ShadowGroup:
         fail: Callable[[str, BrokerError, Instant], None],
     ) -> None:
         """`fail` ends the part of a site in the comparison."""
-        self.released = 0
-        """Number of the last own message."""
+        self.released = Released(0, 0)
+        """Of this site."""
         self._incarnation = incarnation
         self._sites = sites
         self._shadows = {each.variant: each for each in shadows}
@@ -53,9 +55,10 @@ class ShadowGroup:
 
     # ----------------------------------------------------------------- messages
 
-    def release(self, count: int, at: Instant) -> None:
+    def release(self, size: int, at: Instant) -> None:
+        """Let all variants order a release of so many messages."""
         for shadow in self._shadows.values():
-            self._apply(shadow, shadow.release(count, at), at)
+            self._apply(shadow, shadow.release(at), at, size)
 
     def receive(self, site: str, parts: Iterable[tuple[str, bytes]], at: Instant) -> None:
         """Raises `ProtocolError`."""
@@ -147,7 +150,7 @@ class ShadowGroup:
 
     def next_timeout(self) -> float | None:
         times = [each.core.next_timeout() for each in self._shadows.values()]
-        found = [time for time in times if time is not None]
+        found = [time + TIMER_DELAY for time in times if time is not None]
         return min((*found, *self._answer_at.values(), *self._offer_at.values()), default=None)
 
     # ----------------------------------------------------------------- within
@@ -180,8 +183,13 @@ class ShadowGroup:
         self._apply(shadow, shadow.disconnect(site, at), at)
         self._change_view(shadow, at)
 
-    def _apply(self, shadow: Shadow, effects: Iterable[OrderEffect], at: Instant) -> None:
-        """Record deliveries, and send packets. Effects that follow come after all of them."""
+    def _apply(
+        self, shadow: Shadow, effects: Iterable[OrderEffect], at: Instant, size: int = 1
+    ) -> None:
+        """Record deliveries, and send packets. Effects that follow come after all of them.
+
+        `size` is the number of messages of an own release.
+        """
         record = self._records[shadow.variant]
         waiting = deque(effects)
         deliveries: list[Delivery] = []
@@ -196,7 +204,7 @@ class ShadowGroup:
                 case Deliver(message, stamp, late):
                     deliveries.append(Delivery(message.id, stamp, late is not None))
                 case Send() as send:
-                    self._send(shadow, send, record)
+                    self._send(shadow, send, record, size)
                 case Suspect(site, _):
                     record_deliveries()
                     record.suspicions += 1
@@ -209,7 +217,7 @@ class ShadowGroup:
                     self._fail(str(site), error, at)
         record_deliveries()
 
-    def _send(self, shadow: Shadow, send: Send, record: VariantRecord) -> None:
+    def _send(self, shadow: Shadow, send: Send, record: VariantRecord, size: int) -> None:
         variant = shadow.variant
         sites = [
             each.site
@@ -219,7 +227,7 @@ class ShadowGroup:
             and (send.sites is None or each.site in send.sites)
         ]
         if sites:
-            data, extra = shadow.encode(send)
+            data, extra = shadow.encode(send, size)
             record.extra_bytes += extra * len(sites)
             self._out.add_part(variant, data, sites)
 

@@ -23,13 +23,14 @@ from plugins.rcm.comparison.packet import (
     Offer,
     Page,
     PageRequest,
+    Released,
     Report,
     Suspicion,
     decode_packet,
     read_sent,
 )
 from plugins.rcm.comparison.peer import Peer
-from plugins.rcm.comparison.release_times import ReleaseTimes
+from plugins.rcm.comparison.release_times import Release, ReleaseTimes
 from plugins.rcm.comparison.shadow import Shadow
 from plugins.rcm.comparison.shadow_group import ShadowGroup
 from plugins.rcm.comparison.variant_record import Delivery, VariantRecord
@@ -56,19 +57,24 @@ class SiteComparison:
         sites: tuple[str, ...],
         shadows: Sequence[Shadow],
         records: Mapping[str, VariantRecord],
+        messages: Mapping[str, ReleaseTimes],
         releases: Mapping[str, ReleaseTimes],
         read_clock: Callable[[float], int],
         clock_of: Callable[[str], ClockOffset | None],
         began: float,
     ) -> None:
-        """The first record is of the delivering variant, `releases` of all sites: this site's are
-        the first. `clock_of` returns the difference of a site's clock."""
+        """The first record is of the delivering variant, which has `messages`; the others have
+        `releases` as their messages. Both are of all sites, this one is the first.
+
+        `clock_of` returns the difference of a site's clock.
+        """
         self._stack = stack
-        self._site, *others = releases
+        self._site, *others = messages
         self._incarnation = incarnation
         self._sites = sites
         self._delivering, *_ = records.values()
         self._records = records
+        self._messages = messages
         self._releases = releases
         self._read_clock = read_clock
         self._clock_of = clock_of
@@ -99,12 +105,13 @@ class SiteComparison:
             self._delivering.extra_bytes += sent.extra * len(sites)
             if not sent.count:
                 continue
-            self._releases[self._site].record(
-                *(self._incarnation, sent.first, sent.count, at.site_clock)
+            number, clock = self._shadows.released.releases + 1, at.site_clock
+            self._record_release(
+                *(self._site, self._incarnation, number, sent.first, sent.count, clock)
             )
-            self._shadows.released = sent.first + sent.count - 1
+            self._shadows.released = Released(sent.first + sent.count - 1, number)
             self._shadows.release(sent.count, at)
-            self._out.add_release(sent.first, sent.count, at.site_clock)
+            self._out.add_release(number, sent.first, sent.count, clock)
         return self._take(now)
 
     def deliver(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
@@ -189,17 +196,31 @@ class SiteComparison:
 
     def _receive_batch(self, site: str, batch: Batch, at: Instant) -> None:
         if batch.count:
-            clock = self._clock_of(site)
-            if clock is not None:
-                released = batch.clock - round(clock.offset * MICROSECONDS)
-                times = self._releases[site]
-                times.record(batch.incarnation, batch.first, batch.count, released)
-                self._delivering.measure_early(site)
+            offset, clock = self._clock_of(site), None
+            if offset is not None:
+                clock = batch.clock - round(offset.offset * MICROSECONDS)
+            self._record_release(
+                *(site, batch.incarnation, batch.release, batch.first, batch.count, clock)
+            )
+            self._delivering.measure_early(site)
         self._shadows.receive(site, batch.parts, at)
 
-    def _skip(self, site: str, incarnation: int, released: int) -> None:
+    def _record_release(
+        self, site: str, incarnation: int, number: int, first: int, count: int, clock: int | None
+    ) -> None:
+        messages = Release(first, first + count, clock, 1)
+        self._messages[site].record(incarnation, messages)
+        self._releases[site].record(incarnation, Release(number, number + 1, clock, count))
+
+    def _skip(self, site: str, incarnation: int, released: Released) -> None:
+        """Do not expect earlier messages of a site."""
         for record in self._records.values():
-            record.blocks.record_released(site, incarnation, released)
+            number = self._number_of(record.variant, released)
+            record.blocks.record_released(site, incarnation, number)
+
+    def _number_of(self, variant: str, released: Released) -> int:
+        """Return the number of a variant's last message."""
+        return released.messages if variant == self._delivering.variant else released.releases
 
     def _fail(self, site: str, error: BrokerError, at: Instant) -> None:
         """End the part of a site until it restarts."""
@@ -212,7 +233,8 @@ class SiteComparison:
 
     def handle_timeout(self, now: float) -> list[GroupEffect]:
         self._shadows.handle_timeout(self._instant(now))
-        self._reports.handle_timeout(self._shadows.released, now)
+        released = self._shadows.released
+        self._reports.handle_timeout(lambda variant: self._number_of(variant, released), now)
         return self._take(now)
 
     def next_timeout(self) -> float | None:

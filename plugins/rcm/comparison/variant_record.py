@@ -74,22 +74,22 @@ class VariantRecord:
             times = releases.get(id.site)
             if times is None:
                 continue
-            self.messages += 1
+            release = times.find(id.incarnation, id.number)
+            size = 1 if release is None else release.size
+            self.messages += size
             self.changes += 1
             wrong = check(id, stamp, is_late=is_late)
             if wrong is not None:
                 self._record_violation(wrong)
             if is_late:
-                self.late += 1
+                self.late += size
             elif stamp is not None:
                 blocks.add(id, stamp, now, is_recovered=is_recovered)
-                if not is_recovered:
-                    released = times.find(id.incarnation, id.number)
-                    if released is None:
-                        self._early[id.site].append((id, clock))
-                    else:
-                        histogram = self.own if id.site == self._site else self.others
-                        histogram.add((clock - released) / MICROSECONDS, 1)
+                if release is None and not is_recovered:
+                    self._early[id.site].append((id, clock))
+                elif release is not None and release.clock is not None and not is_recovered:
+                    histogram = self.own if id.site == self._site else self.others
+                    histogram.add((clock - release.clock) / MICROSECONDS, size)
             blocks.pass_number(id)
 
     def measure_early(self, site: str) -> None:
@@ -97,9 +97,9 @@ class VariantRecord:
         times, early = self._releases[site], self._early[site]
         while early and early[0][0][1:] <= times.last:
             id, clock = early.popleft()
-            released = times.find(id.incarnation, id.number)
-            if released is not None:
-                self.others.add((clock - released) / MICROSECONDS, 1)
+            release = times.find(id.incarnation, id.number)
+            if release is not None and release.clock is not None:
+                self.others.add((clock - release.clock) / MICROSECONDS, release.size)
 
     def restore(self, id: MessageId, stamp: Stamp | None, *, is_late: bool) -> None:
         """Record a delivery of an earlier process."""
