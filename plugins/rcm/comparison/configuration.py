@@ -46,7 +46,7 @@ def create_comparison(
     }
     return SiteComparison(
         *(stack, incarnation, sites, shadows, records, messages, releases),
-        *(read_clock, clock_of, now),
+        *(read_clock, clock_of),
     )
 
 

@@ -28,7 +28,7 @@ class Shadow:
     """The comparison sends and suspects for it; nothing of it reaches the order.
 
     Messages that were released together are one message here: they would wait for the same. So a
-    large batch costs little. A site counts as connected here after an exchange of clocks of its own.
+    large batch costs little. A site counts as connected after an exchange of clocks of its own.
     """
 
     def __init__(

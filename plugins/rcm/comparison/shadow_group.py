@@ -17,8 +17,6 @@ from plugins.rcm.comparison.variant_record import Delivery, VariantRecord
 
 #: Seconds until an offer that could not be answered is looked at again.
 ANSWER_AGAIN: Final = 0.05
-#: Seconds by which timers are late, so that those of some messages are one.
-TIMER_DELAY: Final = 0.001
 #: Seconds of a suspicion by a compared variant, as `liveness` of good measurements by default.
 RETURN: Final = 5.0
 
@@ -150,7 +148,7 @@ class ShadowGroup:
 
     def next_timeout(self) -> float | None:
         times = [each.core.next_timeout() for each in self._shadows.values()]
-        found = [time + TIMER_DELAY for time in times if time is not None]
+        found = [time for time in times if time is not None]
         return min((*found, *self._answer_at.values(), *self._offer_at.values()), default=None)
 
     # ----------------------------------------------------------------- within

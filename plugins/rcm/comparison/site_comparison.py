@@ -61,7 +61,6 @@ class SiteComparison:
         releases: Mapping[str, ReleaseTimes],
         read_clock: Callable[[float], int],
         clock_of: Callable[[str], ClockOffset | None],
-        began: float,
     ) -> None:
         """The first record is of the delivering variant, which has `messages`; the others have
         `releases` as their messages. Both are of all sites, this one is the first.
@@ -78,7 +77,6 @@ class SiteComparison:
         self._releases = releases
         self._read_clock = read_clock
         self._clock_of = clock_of
-        self._began = began
         self._connected: frozenset[str] = frozenset()
         """By the links."""
         self._rejected = 0
@@ -251,11 +249,10 @@ class SiteComparison:
     # ----------------------------------------------------------------- state
 
     def snapshot(self) -> dict[str, object]:
-        now_known = [clock for site in self._peers if (clock := self._clock_of(site)) is not None]
+        clocks = [clock for site in self._peers if (clock := self._clock_of(site)) is not None]
         found = {
-            "began": self._began,
             "rejected": self._rejected,
-            "clock_uncertainty": max((clock.uncertainty for clock in now_known), default=None),
+            "clock_uncertainty": max((clock.uncertainty for clock in clocks), default=None),
             "variants": [
                 {"delivers": each is self._delivering, **each.snapshot()}
                 for each in self._records.values()

@@ -18,7 +18,7 @@ from plugins.rcm.options import TIMED
 #: Deliveries of a site whose releases are not known yet; the oldest are not measured.
 MOST_EARLY: Final = 1_024
 #: Width of a block of numbers. One of times is a second.
-NUMBER_WIDTH: Final = 64
+NUMBER_WIDTH: Final = 32
 #: Characters of a violation.
 _LONGEST: Final = 200
 

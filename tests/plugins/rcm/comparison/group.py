@@ -154,8 +154,7 @@ class Group:
                         *(Channel.CLIENTS, message.id, stamp, late, b"", False)
                     )
                     if site.comparison is not None:
-                        effects = site.comparison.deliver_message(delivery, self.now)
-                        self.observe(name, effects)
+                        self.observe(name, site.comparison.deliver_message(delivery, self.now))
 
     def observe(self, name: str, effects: Iterable[GroupEffect]) -> None:
         for effect in effects:
