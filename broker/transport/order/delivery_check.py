@@ -26,7 +26,7 @@ class DeliveryCheck:
         place, last = (incarnation, number), self._last.get(site)
         wrong = None
         if last is not None and place <= last:
-            wrong = f"{text_of(id)} came after {last[1]} of the incarnation {last[0]}"
+            wrong = f"{text_of(id)} came behind {last[0]}/{last[1]} of its site"
         else:
             self._last[site] = place
         if stamp is None:
@@ -36,9 +36,9 @@ class DeliveryCheck:
             self.highest = key
             self._is_lowered = False
             if is_late and not self._has_lost_commits:
-                wrong = wrong or f"{text_of(id)} is late, and behind no higher stamp"
+                wrong = wrong or f"{text_of(id)} is not late"
         elif not is_late and not self._is_lowered:
-            wrong = wrong or f"{text_of(id)} is in time, and late behind {highest}"
+            wrong = wrong or f"{text_of(id)} is late behind {highest[0].time}"
         return wrong
 
     def take_back(self, id: MessageId) -> None:

@@ -101,9 +101,10 @@ class ShadowGroup:
             for variant in peer.unanswered
             if variant not in peer.offers and site not in self._shadows[variant].core.connected
         ]
-        self._answer(peer, list(peer.unanswered), at)
         if unasked:
+            # Before the answer: the site knows from it that this one takes part.
             self._send_offer(site, unasked, at)
+        self._answer(peer, list(peer.unanswered), at)
 
     def accept_answer(self, site: str, answer: Answer, at: Instant) -> None:
         """Raises `ProtocolError`."""
