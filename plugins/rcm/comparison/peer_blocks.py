@@ -78,9 +78,10 @@ class PeerBlocks:
         if index != self.inquiry or first != self._read:
             return False
         block = self._blocks.published.get(index)
-        own = b"" if block is None else bytes(block.leaves[first * LEAF.size :][: len(page)])
+        begin = first * LEAF.size
+        own = b"" if block is None else bytes(block.leaves[begin : begin + MOST_PAGE * LEAF.size])
         if not own or not page:
-            self._name(index, bytes(own), page)
+            self._name(index, own, page)
             return False
         count = min(len(own), len(page)) // LEAF.size
         for place in range(0, count * LEAF.size, LEAF.size):

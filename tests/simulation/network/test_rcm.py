@@ -28,7 +28,9 @@ VARIANTS = ("logical", "sequencer", "real-time", "hybrid")
 class Group:
     """Sites `n0`, `n1`, ..., each with a publisher; some have subscriptions."""
 
-    def __init__(self, world: NetworkWorld, order: str, count: int) -> None:
+    def __init__(
+        self, world: NetworkWorld, order: str, count: int, *, compare: tuple[str, ...] = ()
+    ) -> None:
         self.world = world
         self.order = order
         sites = {f"n{each}": f"tcp:host=127.0.0.1:port={9000 + each}" for each in range(count)}
@@ -36,7 +38,9 @@ class Group:
             world,
             (rcm_transport, rcm_links),
             lambda _: StackInstance(
-                INSTANCE, use="rcm", options=RcmOptions(sites=sites, order=order)
+                INSTANCE,
+                use="rcm",
+                options=RcmOptions(sites=sites, order=order, compare=compare),
             ),
         )
         self.network.add_nodes(count)
