@@ -274,8 +274,9 @@ class RcmTransport:
             case PassOn(batch):
                 self._context.receive(batch)
             case DeliverBatch(batch):
-                self._context.deliver(batch)
+                # Before the delivery, which may be taken back at once.
                 self._observe(lambda each: each.deliver(batch.events, self._now()))
+                self._context.deliver(batch)
             case DeliverMessage() as message:
                 self._observe(lambda each: each.deliver_message(message, self._now()))
             case SuspectSite(site, reason):

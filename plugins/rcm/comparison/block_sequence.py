@@ -122,6 +122,11 @@ class BlockSequence:
         if known is None or known < (incarnation, released):
             self._known[site] = incarnation, released
 
+    def suspend(self, until: float) -> None:
+        """Compare no block that begins before a time."""
+        self.drop_unpublished()
+        self._settled_at = max(self._settled_at, until)
+
     # ----------------------------------------------------------------- sites
 
     @property
@@ -143,8 +148,7 @@ class BlockSequence:
         for site in changed:
             self._told.pop(site, None)
             self._untested.pop(site, None)
-        self.drop_unpublished()
-        self._settled_at = now + SETTLING
+        self.suspend(now + SETTLING)
         self._lowest = max(self._lowest, reference // self.width + 1)
         return True
 

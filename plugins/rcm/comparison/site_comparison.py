@@ -124,7 +124,7 @@ class SiteComparison:
 
     def take_back(self, taken: Sequence[tuple[MessageId, Stamp]], now: float) -> list[GroupEffect]:
         for id, _ in taken:
-            self._delivering.take_back(id)
+            self._delivering.take_back(id, now)
         return []
 
     def miss(self, site: str, incarnation: int, last: int, now: float) -> list[GroupEffect]:

@@ -19,6 +19,8 @@ from plugins.rcm.options import TIMED
 MOST_EARLY: Final = 1_024
 #: Width of a block of numbers. One of times is a second.
 NUMBER_WIDTH: Final = 32
+#: Seconds after a failed commit: others may be under way, and its messages come again.
+UNCHECKED: Final = 60.0
 #: Characters of a violation.
 _LONGEST: Final = 200
 
@@ -55,6 +57,7 @@ class VariantRecord:
         self.violations = 0
         self.first_violation = ""
         self.check = DeliveryCheck()
+        self._checked_from = 0.0
         numbers = {each: number for number, each in enumerate(sites)}
         width = MICROSECONDS if variant in TIMED else NUMBER_WIDTH
         self.blocks = BlockSequence(site, numbers, width)
@@ -79,7 +82,7 @@ class VariantRecord:
             self.messages += size
             self.changes += 1
             wrong = check(id, stamp, is_late=is_late)
-            if wrong is not None:
+            if wrong is not None and now >= self._checked_from:
                 self._record_violation(wrong)
             if is_late:
                 self.late += size
@@ -106,10 +109,11 @@ class VariantRecord:
         if id.site in self._releases:
             self.check.check(id, stamp, is_late=is_late)
 
-    def take_back(self, id: MessageId) -> None:
+    def take_back(self, id: MessageId, now: float) -> None:
         """Handle that a delivered message was not logged after all. It comes again."""
         self.check.take_back(id)
-        self.blocks.drop_unpublished()
+        self._checked_from = now + UNCHECKED
+        self.blocks.suspend(self._checked_from)
 
     def change_view(self, connected: frozenset[str], now: float) -> None:
         """Handle a change of the connected sites, if it is one."""

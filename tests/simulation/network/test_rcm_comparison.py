@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from broker.testing.determinism import deterministic
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.transport_network import INSTANCE
+from plugins.rcm.comparison.site_comparison import SiteComparison
 from tests.simulation.network.test_rcm import OUTAGES, VARIANTS, Group
 
 
@@ -75,8 +78,35 @@ def check_schedule(seed: int, order: str, kinds: tuple[str, ...]) -> None:
         check_kept(group)
 
 
-def test_outages_and_kills_give_no_wrong_verdict() -> None:
-    check_schedule(2, "hybrid", OUTAGES)
+def test_outages_kills_and_full_disks_give_no_wrong_verdict() -> None:
+    check_schedule(2, "hybrid", (*OUTAGES, "fill"))
+
+
+def test_a_delivery_is_observed_before_the_node_may_take_it_back() -> None:
+    with deterministic(1), NetworkWorld(1) as world:
+        group = Group(world, "logical", 2, compare=VARIANTS)
+        transports = world["n0"].transports
+        assert transports is not None
+        transport: Any = next(each for each in transports if each.instance == INSTANCE)._transport
+        context = type(transport._context)
+        deliver, observe = context.deliver, SiteComparison.deliver
+        calls: list[str] = []
+
+        def record_delivery(*arguments: Any) -> None:
+            calls.append("delivered")
+            deliver(*arguments)
+
+        def record_observation(*arguments: Any) -> Any:
+            calls.append("observed")
+            return observe(*arguments)
+
+        with (
+            patch.object(context, "deliver", record_delivery),
+            patch.object(SiteComparison, "deliver", record_observation),
+        ):
+            group.network.publish(1)
+            world.run(1.0)
+        assert calls and calls == ["observed", "delivered"] * (len(calls) // 2)
 
 
 @pytest.mark.soak
