@@ -161,7 +161,7 @@ def report(results: Results, floors: Floors, real_seconds: float, *, quick: bool
             make_sheet("Experiments of the RCM paper", found, quick=quick),
             streams.make_sheet(floors.streams),
         ],
-        floors=[streams.make_floor(floors.streams), suspended.make_floor(floors.suspended)],
+        floors=[*streams.make_floors(floors.streams), suspended.make_floor(floors.suspended)],
         notes=[
             f"{missed} figures missed" if missed else "all figures are as they must be",
             "four sites, 56 kbit/s and 100 ms one way, messages of 100 bytes, 2 a second of each "

@@ -45,6 +45,8 @@ class Shadow:
         floor = 0 if shift is None else site_clock >> shift
         self.variant = variant
         self.core = found.create_core(site, incarnation, settings, floor)
+        self.due: float | None = None
+        """Time of the core's next timeout, after the last call of it."""
         self._codec = found.create_codec(sites)
 
     def release(self, at: Instant) -> list[OrderEffect]:

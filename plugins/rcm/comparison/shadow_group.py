@@ -131,8 +131,7 @@ class ShadowGroup:
 
     def handle_timeout(self, at: Instant) -> None:
         for shadow in self._shadows.values():
-            due = shadow.core.next_timeout()
-            if due is not None and due <= at.now:
+            if shadow.due is not None and shadow.due <= at.now:
                 self._apply(shadow, shadow.core.handle_timeout(at), at)
         for key in [key for key, time in self._answer_at.items() if time <= at.now]:
             del self._answer_at[key]
@@ -148,8 +147,7 @@ class ShadowGroup:
                 self._send_offer(site, [variant], at)
 
     def next_timeout(self) -> float | None:
-        times = [each.core.next_timeout() for each in self._shadows.values()]
-        found = [time for time in times if time is not None]
+        found = [each.due for each in self._shadows.values() if each.due is not None]
         return min((*found, *self._answer_at.values(), *self._offer_at.values()), default=None)
 
     # ----------------------------------------------------------------- within
@@ -171,7 +169,9 @@ class ShadowGroup:
             if variant not in peer.unanswered:
                 continue
             exchange, clock = peer.unanswered[variant]
-            answer = self._shadows[variant].core.answer_clock(peer.site, clock, at)
+            shadow = self._shadows[variant]
+            answer = shadow.core.answer_clock(peer.site, clock, at)
+            shadow.due = shadow.core.next_timeout()
             if answer is None:
                 self._answer_at[variant, peer.site] = at.now + ANSWER_AGAIN
                 continue
@@ -215,6 +215,7 @@ class ShadowGroup:
                     record_deliveries()
                     self._fail(str(site), error, at)
         record_deliveries()
+        shadow.due = shadow.core.next_timeout()
 
     def _send(self, shadow: Shadow, send: Send, record: VariantRecord, size: int) -> None:
         variant = shadow.variant
