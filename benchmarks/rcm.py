@@ -169,7 +169,7 @@ def report(results: Results, floors: Floors, real_seconds: float, *, quick: bool
             fan_out.make_sheet(floors.fan_outs),
         ],
         floors=[
-            streams.make_floor(floors.streams),
+            *streams.make_floors(floors.streams),
             suspended.make_floor(floors.suspended),
             *fan_out.make_floors(floors.fan_outs),
         ],

@@ -1,4 +1,4 @@
-"""Rate of a stream between three whole nodes over TCP: `rcm` beside `mspaces`."""
+"""Rate of a stream between three whole nodes over TCP: `rcm` beside `mspaces`, and compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from benchmarks.harness.node_process import NodeProcess
 from benchmarks.harness.report import Floor, Sheet, format_number
 from benchmarks.harness.usage import cpu_seconds
 
-STACKS: Final = ("mspaces", "rcm")
+COMPARED: Final = "rcm, compared"
+STACKS: Final = ("mspaces", "rcm", COMPARED)
+#: Setting of a stack that compares all variants.
+COMPARE: Final = 'compare = ["logical", "sequencer", "real-time", "hybrid"]\n'
 #: Of a PUBLISH message.
 BATCH: Final = 500
 WARM_UP: Final = 5_000
@@ -25,6 +28,8 @@ EVENTS: Final = 20_000
 ROUNDS: Final = 3
 #: `rcm` carries at least this part of the rate of `mspaces`.
 FLOOR: Final = 0.5
+#: With all variants compared, at least this part of the rate of one.
+COMPARISON_FLOOR: Final = 2 / 3
 #: A delayed subscriber must not miss events.
 _QUEUE: Final = "[queue]\nevents = 1000000\n"
 
@@ -48,7 +53,7 @@ class StreamRun:
 
 
 def measure(context: BenchmarkContext) -> list[StreamRun]:
-    """Runs of both stacks alternate."""
+    """Runs of all stacks alternate."""
     portions = [500, 1_000] if context.quick else [WARM_UP, EVENTS]
     runs = []
     for number in range(1, 2 if context.quick else ROUNDS + 1):
@@ -61,7 +66,8 @@ def measure(context: BenchmarkContext) -> list[StreamRun]:
 def measure_run(context: BenchmarkContext, use: str, portions: Sequence[int]) -> StreamRun:
     """The last portion is measured, earlier ones warm up. Each other node has a subscriber."""
     with context.empty_folder() as folder:
-        nodes = start_group(context.children, folder, use, 3, _QUEUE)
+        further = COMPARE + _QUEUE if use == COMPARED else _QUEUE
+        nodes = start_group(context.children, folder, use.split(",")[0], 3, further)
         subscribers = [_start_subscriber(context, node, portions) for node in nodes[1:]]
         for each in subscribers:
             each.wait_for("ready", TIMEOUT)
@@ -114,7 +120,15 @@ def make_sheet(runs: Sequence[StreamRun]) -> Sheet:
     )
 
 
-def make_floor(runs: Sequence[StreamRun]) -> Floor:
-    by_use = {use: [each.rate for each in runs if each.use == use] for use in STACKS}
-    ratios = [ours / theirs for theirs, ours in zip(*by_use.values(), strict=True)]
-    return Floor("a stream over rcm, to one over mspaces", statistics.median(ratios), FLOOR, "")
+def make_floors(runs: Sequence[StreamRun]) -> list[Floor]:
+    ordered, compared = _ratio(runs, "rcm", "mspaces"), _ratio(runs, COMPARED, "rcm")
+    return [
+        Floor("a stream over rcm, to one over mspaces", ordered, FLOOR, ""),
+        Floor("a stream with all variants compared, to one", compared, COMPARISON_FLOOR, ""),
+    ]
+
+
+def _ratio(runs: Sequence[StreamRun], use: str, other: str) -> float:
+    """Return the median of the ratios of alternate runs."""
+    ours, theirs = ([each.rate for each in runs if each.use == name] for name in (use, other))
+    return statistics.median(one / two for one, two in zip(ours, theirs, strict=True))

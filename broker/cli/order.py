@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from broker.cli.comparison_report import comparison_lines
 from broker.cli.failure import Failure, failure_of
 from broker.cli.group_report import group_lines, site_lines
 from broker.cli.node_access import NodeAccess, node_options
@@ -57,24 +58,36 @@ def command() -> None:
     """Show and change the sites of groups that order events, and prove their order."""
 
 
+_stack_argument = click.argument("stack", required=False)
+_json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Lines of JSON.  [default in a pipe]"
+)
+
+
+def _find_groups(access: NodeAccess, stack: str | None, key: str, kind: str) -> list[Any]:
+    """Return the status of each group that has a key, or of the group `stack`."""
+    answer = access.ask("status")
+    groups = [
+        each
+        for each in answer.get("stacks", ())
+        if each.get(key) and stack in (None, each.get("name"))
+    ]
+    if not groups:
+        name = f"a {kind}" if stack is None else f"the {kind} {stack}"
+        raise _Unknown(f"the node is no site of {name}")
+    return groups
+
+
 @command.command()
-@click.argument("stack", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Lines of JSON.  [default in a pipe]")
+@_stack_argument
+@_json_option
 @node_options
 def status(access: NodeAccess, stack: str | None, as_json: bool) -> None:
     """Show the groups of a node, or the group STACK: each other site with its status and reason.
 
     The exit status is 1 if a site is not connected, 2 without such a group.
     """
-    answer = access.ask("status")
-    groups = [
-        each
-        for each in answer.get("stacks", ())
-        if each.get("order") and stack in (None, each.get("name"))
-    ]
-    if not groups:
-        name = "a group" if stack is None else f"the group {stack}"
-        raise _Unknown(f"the node is no site of {name}")
+    groups = _find_groups(access, stack, "order", "group")
     for group in groups:
         if as_json or not is_terminal():
             click.echo(json_line(group))
@@ -129,6 +142,32 @@ def _change_sites(access: NodeAccess, question: str, as_json: bool, /, **argumen
 
 
 @command.command()
+@_stack_argument
+@_json_option
+@node_options
+def compare(access: NodeAccess, stack: str | None, as_json: bool) -> None:
+    """Show the variants that the groups of a node compare, or the group STACK, on its messages.
+
+    The delay of a message is from its release until its delivery in time, as median and p99: of
+    this site's messages, and of others with the error of the measured clocks. Then late messages,
+    and the bytes that this site has sent beside payloads. The verdict is about the order at this
+    site, and blocks of it that other sites have too.
+
+    The exit status is 1 if a variant has broken a property of the order, 2 without a comparison.
+    """
+    groups = _find_groups(access, stack, "comparison", "compared group")
+    for group in groups:
+        comparison = group["comparison"]
+        if as_json or not is_terminal():
+            click.echo(json_line({"stack": group.get("name"), **comparison}))
+        else:
+            for line in comparison_lines(group):
+                click.echo(one_line(line))
+    variants = [each for group in groups for each in group["comparison"].get("variants", ())]
+    sys.exit(not all(each.get("kept") for each in variants))
+
+
+@command.command()
 @click.argument("event", required=False)
 @_stamp_option("--stamp", "Verify the event with this stamp.")
 @click.option("--tie", default="", metavar="SITE", help="The tie of equal stamps.")
@@ -156,7 +195,7 @@ def _change_sites(access: NodeAccess, question: str, as_json: bool, /, **argumen
     metavar="N",
     help="Sites that must prove it.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Lines of JSON.  [default in a pipe]")
+@_json_option
 @node_options
 def verify(
     access: NodeAccess,

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import attrs
 
 from broker.event.order_entry import MessageId, OrderEntry
+from broker.transport import order
+from broker.transport.order.delivery_check import DeliveryCheck
 
 
 class Key(NamedTuple):
@@ -32,30 +34,26 @@ class SiteChecker:
 
     lost_commits: bool = False
     keys: dict[MessageId, Key | None] = attrs.field(factory=dict)
-    highest: Key | None = None
     late: int = 0
-    _last: dict[str, tuple[int, int]] = attrs.field(factory=dict)
+    _deliveries: DeliveryCheck = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._deliveries = DeliveryCheck(has_lost_commits=self.lost_commits)
 
     def check(self, entries: Sequence[OrderEntry]) -> Iterator[str]:
         for entry in entries:
             yield from self._check_entry(entry)
 
     def _check_entry(self, entry: OrderEntry) -> Iterator[str]:
-        key, name = key_of(entry), f"{entry.id} at {entry.stamp}"
+        key = key_of(entry)
         if entry.id in self.keys:
-            yield f"{name} came twice"
-        place = entry.incarnation, entry.number
-        if self._last.get(entry.site, (0, 0)) >= place:
-            yield f"{name} came behind {self._last[entry.site]} of its site"
-        self._last[entry.site] = place
+            yield f"{entry.id} came twice"
+        stamp = None if key is None else order.Stamp(key.stamp, key.tie)
+        wrong = self._deliveries.check(order.MessageId(*entry.id), stamp, is_late=entry.is_late)
+        if wrong is not None:
+            yield wrong
         if key is not None:
-            is_late = self.highest is not None and key < self.highest
-            if entry.is_late and not is_late and not self.lost_commits:
-                yield f"{name} is not late"
-            if is_late and not entry.is_late:
-                yield f"{name} is late behind {self.highest}"
             yield from self._check_neighbours(entry, key)
-            self.highest = key if self.highest is None else max(key, self.highest)
         self.keys[entry.id] = key
         self.late += entry.is_late
 

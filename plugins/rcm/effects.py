@@ -105,7 +105,15 @@ class SendCertificates:
     data: bytes
 
 
-LinkEffect: TypeAlias = SendData | SuspectSite | EndLink | SendCertificates
+@attrs.frozen
+class SendBeside:
+    """Send a packet of an observer to sites. It may be lost."""
+
+    data: bytes
+    sites: Sequence[str]
+
+
+LinkEffect: TypeAlias = SendData | SuspectSite | EndLink | SendCertificates | SendBeside
 GroupEffect: TypeAlias = (
     LinkEffect
     | SendMessages

@@ -1,56 +1,74 @@
-"""The interface of parts that follow the deliveries of a site, beside the order."""
+"""Base of parts that follow the deliveries of a site, beside the order."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from zope.interface import Attribute, Interface
-
 from broker.streams.contract import CarriedEvent
 from broker.transport.order import MessageId, Stamp
-from plugins.rcm.effects import GroupEffect
+from plugins.rcm.effects import DeliverMessage, GroupEffect
 
 
-class IGroupObserver(Interface):
+class GroupObserver:
     """A sans-I/O core that follows the deliveries of its site, and may talk to other sites.
 
     The transport calls it, and applies the effects, between two calls of the group.
     """
 
-    mark: bytes = Attribute("first byte of its packets, below 0x80")
+    mark: bytes
+    """First byte of its packets, below 0x80."""
 
-    def restore(events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
+    def restore(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
         """Handle the end of the log, in its order, before anything else."""
+        return []
 
-    def deliver(events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
+    def send(self, data: Sequence[bytes], sites: Sequence[str], now: float) -> list[GroupEffect]:
+        """Handle packets of the order that were sent to other sites now."""
+        return []
+
+    def deliver(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
         """Handle events that are delivered now, with their entries as annotations."""
+        return []
 
-    def take_back(taken: Sequence[tuple[MessageId, Stamp]], now: float) -> list[GroupEffect]:
+    def deliver_message(self, message: DeliverMessage, now: float) -> list[GroupEffect]:
+        """Handle a message that is no event, and is delivered now."""
+        return []
+
+    def take_back(self, taken: Sequence[tuple[MessageId, Stamp]], now: float) -> list[GroupEffect]:
         """Handle that delivered events were not logged after all. They come again."""
+        return []
 
-    def miss(site: str, incarnation: int, last: int, now: float) -> list[GroupEffect]:
+    def miss(self, site: str, incarnation: int, last: int, now: float) -> list[GroupEffect]:
         """Handle that messages of a site up to this number will not come."""
+        return []
 
-    def connect(site: str, now: float) -> list[GroupEffect]:
+    def connect(self, site: str, now: float) -> list[GroupEffect]:
         """Handle that a site is connected from now on."""
+        return []
 
-    def disconnect(site: str, now: float) -> list[GroupEffect]:
+    def disconnect(self, site: str, now: float) -> list[GroupEffect]:
         """Handle that a site is suspected or disconnected from now on."""
+        return []
 
-    def receive(site: str, packets: Sequence[bytes], now: float) -> list[GroupEffect]:
+    def receive(self, site: str, packets: Sequence[bytes], now: float) -> list[GroupEffect]:
         """Handle packets of a site that begin with `mark`."""
+        return []
 
-    def handle_timeout(now: float) -> list[GroupEffect]:
+    def handle_timeout(self, now: float) -> list[GroupEffect]:
         """Do the work that is due."""
+        return []
 
-    def next_timeout() -> float | None:
+    def next_timeout(self) -> float | None:
         """Return the time of the next `handle_timeout`."""
+        return None
 
-    def snapshot() -> Mapping[str, object]:
+    def snapshot(self) -> Mapping[str, object]:
         """Return its state for `status`."""
+        return {}
 
-    def describe_site(site: str, now: float) -> Mapping[str, object]:
+    def describe_site(self, site: str, now: float) -> Mapping[str, object]:
         """Return its state for one other site."""
+        return {}
 
 
 def is_marked(packet: bytes) -> bool:

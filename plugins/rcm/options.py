@@ -15,6 +15,9 @@ from broker.errors import ConfigurationError
 MOST_SITES = 32
 #: The longest time for which a site waits for another one's clock, beside a few round trips.
 MOST_DELTA = 10.0
+_VARIANTS = ("logical", "sequencer", "real-time", "hybrid")
+#: Variants whose stamps are times.
+TIMED = frozenset({"real-time", "hybrid"})
 
 
 @attrs.frozen(kw_only=True)
@@ -27,7 +30,7 @@ class RcmOptions:
         shown='{ a = "tcp:host=a.example:port=8770", b = "tcp:host=b.example:port=8770" }',
     )
     order: str = setting(
-        value_kind.choice("logical", "sequencer", "real-time", "hybrid"),
+        value_kind.choice(*_VARIANTS),
         "hybrid",
         "Variant of the order; the same at all sites.",
     )
@@ -40,6 +43,12 @@ class RcmOptions:
         value_kind.duration(0.001, MOST_DELTA),
         0.05,
         "A site without messages answers one with its clock after this time.",
+    )
+    compare: tuple[str, ...] = setting(
+        value_kind.list_of(value_kind.choice(*_VARIANTS), most=len(_VARIANTS)),
+        (),
+        "Variants that run beside `order` on the same messages, and deliver nothing: "
+        "`xmlbroker order compare` shows them.",
     )
     signing_key: Path | None = setting(
         value_kind.OPTIONAL_FILE,

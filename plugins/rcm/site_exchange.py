@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from zope.interface import implementer
 
 from broker.errors import BrokerError, ProtocolError
-from broker.streams.contract import CarriedEvent
-from broker.transport.order import MessageId, Stamp
 from plugins.rcm.certificates.token_bucket import TokenBucket
 from plugins.rcm.effects import EndLink, GroupEffect, SendData
 from plugins.rcm.membership import Membership
-from plugins.rcm.observer import IGroupObserver
+from plugins.rcm.observer import GroupObserver
 from plugins.rcm.site_change import COST
 from plugins.rcm.site_list import Records
 
@@ -25,8 +22,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(Records)
 
 
-@implementer(IGroupObserver)
-class SiteExchange:
+class SiteExchange(GroupObserver):
     """Sends the list to connected sites `SETTLING` after its last change.
 
     A change that a site has delivered may have been lost on the link of another one, while both
@@ -75,23 +71,6 @@ class SiteExchange:
 
     def snapshot(self) -> Mapping[str, object]:
         return self._membership.snapshot()
-
-    def describe_site(self, site: str, now: float) -> Mapping[str, object]:
-        return {}
-
-    # ----------------------------------------------------------------- not used
-
-    def restore(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
-        return []
-
-    def deliver(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
-        return []
-
-    def take_back(self, taken: Sequence[tuple[MessageId, Stamp]], now: float) -> list[GroupEffect]:
-        return []
-
-    def miss(self, site: str, incarnation: int, last: int, now: float) -> list[GroupEffect]:
-        return []
 
 
 def _decode(packet: bytes) -> Records:

@@ -40,6 +40,7 @@ from plugins.rcm.certificates.question import answer_question
 from plugins.rcm.certificates.site_certificates import SiteCertificates
 from plugins.rcm.clients.multiplexer import Multiplexer
 from plugins.rcm.clock_bounds import ClockBounds
+from plugins.rcm.comparison.configuration import create_comparison
 from plugins.rcm.effects import (
     DeliverBatch,
     DeliverMessage,
@@ -48,6 +49,7 @@ from plugins.rcm.effects import (
     PassOn,
     ReportMissing,
     ReportStatus,
+    SendBeside,
     SendCertificates,
     SendData,
     SendMessages,
@@ -58,14 +60,11 @@ from plugins.rcm.group import Group
 from plugins.rcm.handshake import VERSION, Terms
 from plugins.rcm.link_owner import LinkOwner
 from plugins.rcm.membership import Membership
-from plugins.rcm.observer import IGroupObserver, is_marked
-from plugins.rcm.options import RcmOptions
+from plugins.rcm.observer import GroupObserver, is_marked
+from plugins.rcm.options import TIMED, RcmOptions
 from plugins.rcm.payload import Channel
 from plugins.rcm.site_exchange import SiteExchange
 from plugins.rcm.site_state import LEADS, SiteState
-
-#: Variants whose stamps are times.
-TIMED = frozenset({"real-time", "hybrid"})
 
 
 class IChannelReceiver(Protocol):
@@ -98,7 +97,7 @@ class RcmTransport:
         """Messages of other sites that will not come."""
         self._bounds = ClockBounds(lambda site: self._sites.clock_of(site))
         self._certificates: SiteCertificates | None = None
-        self._observers: list[IGroupObserver] = []
+        self._observers: list[GroupObserver] = []
         self._runner: CoreRunner[GroupEffect] = CoreRunner(context.clock, self._apply)
 
     @property
@@ -135,6 +134,12 @@ class RcmTransport:
         )
         if self._certificates is not None:
             self._observers.append(self._certificates)
+        comparison = create_comparison(
+            *(options, context.instance, context.node, incarnation, core),
+            *(self._clock.read, self._sites.clock_of, self._now()),
+        )
+        if comparison is not None:
+            self._observers.append(comparison)
         if self._membership.is_member(context.node):
             host, port = self._address
             self._sites.open(context.open_links(options.listen or f"{host}:{port}", self))
@@ -300,7 +305,10 @@ class RcmTransport:
             messages = [one for one in messages if not is_marked(one)]
         self._runner.call(self._group.receive, site, messages)
 
-    def _observe(self, call: Callable[[IGroupObserver], Iterable[GroupEffect]]) -> None:
+    def _observe_sent(self, data: Sequence[bytes], sites: Sequence[str]) -> None:
+        self._observe(lambda each: each.send(data, sites, self._now()))
+
+    def _observe(self, call: Callable[[GroupObserver], Iterable[GroupEffect]]) -> None:
         """Call a method of each observer, and apply its effects."""
         for each in self._observers:
             self._runner.apply_effects(call(each))
@@ -309,23 +317,27 @@ class RcmTransport:
 
     def _apply(self, effect: GroupEffect) -> None:
         match effect:
-            case DeliverMessage():
+            case DeliverMessage() as message:
                 try:
-                    self._receivers[effect.channel].deliver(effect)
+                    self._receivers[message.channel].deliver(message)
                 except ProtocolError as error:
                     self._group.rejected += 1
-                    self._end_link(effect.id.site, error)
+                    self._end_link(message.id.site, error)
+                self._observe(lambda each: each.deliver_message(message, self._now()))
             case SendData(data, sites):
                 self._state.cover(self._group.core.floor)
                 self._sites.send(data, sites)
+                self._observe_sent(data, sites)
             case SendMessages(data, sites, carried):
                 self._state.cover(self._group.core.floor)
                 self._clients.sent(carried, self._sites.send([data], sites))
+                self._observe_sent([data], sites)
             case PassOn(batch):
                 self._context.receive(batch)
             case DeliverBatch(batch):
-                self._context.deliver(batch)
+                # Before the delivery, which may be taken back at once.
                 self._observe(lambda each: each.deliver(batch.events, self._now()))
+                self._context.deliver(batch)
             case SuspectSite(site, reason):
                 self._sites.report(site, LinkState.SUSPECTED, reason)
                 self._sites.suspect(site, reason)
@@ -342,6 +354,8 @@ class RcmTransport:
                 self._observe(lambda each: each.miss(site, incarnation, last, now))
             case SendCertificates(site, data):
                 self._sites.send([data], [site])
+            case SendBeside(data, sites):
+                self._sites.send([data], sites)
 
     # ----------------------------------------------------------------- of the sites
 

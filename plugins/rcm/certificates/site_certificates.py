@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, TypeAlias
 
 import msgspec
-from zope.interface import implementer
 
 from broker.event.order_entry import decode_entry_fields
 from broker.order_certificates.certificate import block_of, encode_certificate
@@ -25,7 +24,7 @@ from plugins.rcm.certificates.block_builder import BlockBuilder
 from plugins.rcm.certificates.exchange import CertificateExchange, describe_peer
 from plugins.rcm.certificates.packet import MARK
 from plugins.rcm.effects import GroupEffect
-from plugins.rcm.observer import IGroupObserver
+from plugins.rcm.observer import GroupObserver
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -48,8 +47,7 @@ class _Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
 _decode_record = msgspec.msgpack.Decoder(_Record).decode
 
 
-@implementer(IGroupObserver)
-class SiteCertificates:
+class SiteCertificates(GroupObserver):
     """Certifies events by the order entries with which they are logged.
 
     `deliver` gets each event once, when it is delivered. An event without a stamp is not certified:

@@ -7,11 +7,10 @@ from unittest.mock import Mock
 
 import msgpack
 import pytest
-from zope.interface.verify import verifyObject
 
 from broker.errors import ProtocolError
 from plugins.rcm.effects import EndLink, SendData
-from plugins.rcm.observer import IGroupObserver, is_marked
+from plugins.rcm.observer import is_marked
 from plugins.rcm.site_exchange import MARK, SETTLING, SiteExchange
 from plugins.rcm.site_list import SiteList
 
@@ -21,7 +20,6 @@ SITES = SiteList.from_configuration(dict.fromkeys("ab", "tcp:host=h:port=1"))
 def make_exchange() -> tuple[SiteExchange, Any]:
     membership = Mock(sites=SITES)
     exchange = SiteExchange(membership)
-    assert verifyObject(IGroupObserver, exchange)
     return exchange, membership
 
 

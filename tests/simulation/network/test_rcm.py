@@ -31,7 +31,13 @@ class Group:
     """Sites `n0`, `n1`, ..., each with a publisher; some have subscriptions."""
 
     def __init__(
-        self, world: NetworkWorld, order: str, count: int, fan_out: str = "copies"
+        self,
+        world: NetworkWorld,
+        order: str,
+        count: int,
+        fan_out: str = "copies",
+        *,
+        compare: tuple[str, ...] = (),
     ) -> None:
         link_options = RcmLinkSettings(
             fan_out=fan_out, group="239.1.2.3:9000", group_interface="lo"
@@ -45,7 +51,7 @@ class Group:
             lambda _: StackInstance(
                 INSTANCE,
                 use="rcm",
-                options=RcmOptions(sites=sites, order=order),
+                options=RcmOptions(sites=sites, order=order, compare=compare),
                 link_options=link_options,
             ),
         )

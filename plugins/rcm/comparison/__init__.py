@@ -1,0 +1,1 @@
+"""Live comparison of the variants of the order, on the messages of one group."""
