@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from broker.testing.order.channel import Loss
 from broker.testing.order.link import Link
 from broker.testing.order.loop import Loop
-from broker.testing.order.run import Delivery, Missing, Process, Run, Sent, Status
+from broker.testing.order.run import Delivery, Missing, Moved, Process, Run, Sent, Status
 from broker.transport.effects import Failed
 from broker.transport.order import (
     Deliver,
@@ -17,6 +17,7 @@ from broker.transport.order import (
     IPacketCodec,
     Message,
     MessageId,
+    Move,
     OrderEffect,
     Send,
     Suspect,
@@ -156,6 +157,10 @@ class Site:
             case Deliver(message, stamp, late):
                 delivery = Delivery(self._loop.now, message.id, stamp, late)
                 self._run.deliveries[self.process].append(delivery)
+            case Move(id, before, stamp, late):
+                index = len(self._run.deliveries[self.process])
+                moved = Moved(self._loop.now, id, before, stamp, late, index)
+                self._run.moves[self.process].append(moved)
             case Suspect(site, reason):
                 self.links[site].suspect(reason)
             case Failed(error):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.errors import ProtocolError
-from broker.transport.order import MessageId, Stamp
+from broker.transport.order import MessageId, Move, Place, Stamp
 from broker.transport.order.effects import LATE, OVERDUE
 from broker.transport.order.sequencer.packet import (
     Answer,
@@ -86,7 +86,7 @@ def test_numbers_of_an_epoch_are_refused_after_the_answer_to_a_higher_one() -> N
     group.send("c", "x")
     header = Header(MessageId("c", 1, 1), frozenset("b"))
     old = Epoch(1, "a")
-    group.receive("c", "a", Begin(old, ()), Numbers(old, 0, (header,)))
+    group.receive("c", "a", Begin(old, (), {}), Numbers(old, 0, (header,)))
     assert group.texts("c") == []
     group.settle(("a", "b"), ("a", "c"))
     assert group.texts("c") == ["x"]
@@ -96,7 +96,7 @@ def test_numbers_of_an_epoch_are_refused_after_the_answer_to_a_higher_one() -> N
 def test_a_site_refuses_the_takeover_of_a_site_that_is_not_its_lowest() -> None:
     group = Group("sequencer")
     epoch = Epoch(100, "b")
-    group.receive("c", "b", Takeover(epoch, {}))
+    group.receive("c", "b", Takeover(epoch, {}, {}))
     assert group.transit["c", "b"].pop() == Refusal(epoch, 0)
 
 
@@ -270,16 +270,16 @@ def test_requests_for_messages_that_were_never_sent_are_counted_and_ignored() ->
     ("packet", "text"),
     [
         (Numbers(FOREIGN, 0, ()), "not the sequencer"),
-        (Begin(FOREIGN, ()), "not the sequencer"),
-        (Takeover(FOREIGN, {}), "not the sequencer"),
-        (Takeover(Epoch(2**30, "a"), {}), "too far ahead"),
+        (Begin(FOREIGN, (), {}), "not the sequencer"),
+        (Takeover(FOREIGN, {}, {}), "not the sequencer"),
+        (Takeover(Epoch(2**30, "a"), {}, {}), "too far ahead"),
         (Follow(2**30), "too far ahead"),
         (Refusal(Epoch(1, "b"), 2**30), "too far ahead"),
         (Request((UNSENT,) * 10_001), "10001 headers"),
-        (Takeover(Epoch(9, "a"), {("b", 1): 7}), "never sent"),
-        (Answer(Epoch(1, "b"), {("b", 1): 7}, (), ()), "never sent"),
+        (Takeover(Epoch(9, "a"), {("b", 1): 7}, {}), "never sent"),
+        (Answer(Epoch(1, "b"), {("b", 1): 7}, {}, (), ()), "never sent"),
         (Known(((Stamp(2**62, "a"), UNSENT),)), "too far ahead"),
-        (Answer(Epoch(1, "b"), {}, (), (UNSENT,)), "never sent"),
+        (Answer(Epoch(1, "b"), {}, {}, (), (UNSENT,)), "never sent"),
     ],
 )
 def test_a_wrong_packet_is_refused(packet: object, text: str) -> None:
@@ -315,3 +315,64 @@ def test_an_answer_with_an_epoch_too_far_ahead_is_refused() -> None:
     group = Group("sequencer", connected=False)
     with pytest.raises(ProtocolError, match="too far ahead"):
         group.cores["a"].connect("b", 2**30, group.at)
+
+
+def test_a_message_that_two_sequencers_have_numbered_moves_to_the_lower_number() -> None:
+    group = Group("sequencer", "abc")
+    group.send("c", "x")
+    # a numbers it, and c does not get the number.
+    group.move("c", "a")
+    group.isolate("a")
+    held = ("a", "b"), ("a", "c"), ("b", "a"), ("c", "a")
+    group.settle(*held)
+    for path in held:
+        group.transit[path].clear()
+    group.send("b", "y")
+    group.settle(*held)
+    for site, texts in (("a", ["x"]), ("b", ["x", "y"]), ("c", ["x", "y"])):
+        assert group.texts(site) == texts
+    assert not group.moved
+    lowest, higher = group.delivered["a"][0].stamp, group.delivered["b"][0].stamp
+    assert lowest < higher
+    for one, other in ("ba", "ab", "ca", "ac"):
+        assert group.connect(one, other)
+    group.settle()
+    id = MessageId("c", 1, 1)
+    assert sorted(group.moved, key=lambda each: each[0]) == [
+        ("b", Move(id, higher, lowest, Place(None, MessageId("b", 1, 1)))),
+        ("c", Move(id, higher, lowest, Place(None, MessageId("b", 1, 1)))),
+    ]
+    group.isolate("a")
+    group.settle()
+    assert len(group.moved) == 2
+
+
+def test_a_follower_with_a_lower_place_asks_for_another_epoch() -> None:
+    group = Group("sequencer")
+    lower = Stamp(1, "b")
+    header = Header(MessageId("c", 1, 1), frozenset("ab"))
+    group.receive("b", "a", Known(((lower, header),)))
+    group.send("c", "x")
+    group.settle()
+    assert {each.stamp for site in "abc" for each in group.delivered[site]} >= {lower}
+    assert {(site, each.stamp) for site, each in group.moved} == {("a", lower), ("c", lower)}
+    group.send("a", "y")
+    group.settle()
+    assert [group.texts(site)[-1] for site in "abc"] == ["y"] * 3
+
+
+def test_known_numbers_are_not_told_again() -> None:
+    group = Group("sequencer")
+    for site in "abcabc":
+        group.send(site, "x")
+        group.settle()
+    group.isolate("c")
+    assert group.connect("a", "c")
+    assert group.connect("c", "a")
+    sent: list[object] = []
+    while any(group.transit.values()):
+        for (sender, receiver), packets in group.transit.items():
+            sent += packets
+            group.move(sender, receiver)
+    told = [each.places for each in sent if isinstance(each, Answer | Begin)]
+    assert told and not any(told)
