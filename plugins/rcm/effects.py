@@ -9,6 +9,7 @@ import attrs
 
 from broker.errors import BrokerError
 from broker.streams.contract import FlowBatch
+from broker.transport.order import MessageId, Stamp
 from broker.transport.view import LinkState
 
 
@@ -32,6 +33,15 @@ class DeliverBatch:
     """Deliver events in the final order."""
 
     batch: FlowBatch
+
+
+@attrs.frozen
+class MoveMessage:
+    """Give a delivered message another place in the order."""
+
+    id: MessageId
+    before: Stamp
+    stamp: Stamp
 
 
 @attrs.frozen
@@ -78,4 +88,6 @@ class SendCertificates:
 
 
 LinkEffect: TypeAlias = SendData | SuspectSite | EndLink | SendCertificates
-GroupEffect: TypeAlias = LinkEffect | PassOn | DeliverBatch | ReportStatus | ReportMissing
+GroupEffect: TypeAlias = (
+    LinkEffect | PassOn | DeliverBatch | MoveMessage | ReportStatus | ReportMissing
+)

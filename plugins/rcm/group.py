@@ -27,6 +27,7 @@ from broker.transport.order import (
     IPacketCodec,
     Message,
     MessageId,
+    Move,
     OrderEffect,
     Packet,
     Send,
@@ -38,6 +39,7 @@ from plugins.rcm.effects import (
     DeliverBatch,
     EndLink,
     GroupEffect,
+    MoveMessage,
     PassOn,
     ReportMissing,
     SendData,
@@ -126,9 +128,10 @@ class Group:
             payloads.append(encode_payload(committed[0].to_payload(committed[1])))
         return self._convert(self.core.release(payloads, self._instant(now))) if payloads else []
 
-    def place(self, batch: FlowBatch) -> list[bytes]:
+    def place(self, batch: FlowBatch, now: float) -> list[bytes]:
         """Return the entries of events that are delivered outside of the order."""
-        return [self._entries.place(batch.flow, event).annotation for event in batch.events]
+        at = self._instant(now)
+        return [self._entries.place(batch.flow, event, at).annotation for event in batch.events]
 
     def take_back(self, flow: str, after: Mark) -> list[tuple[MessageId, Stamp]]:
         """Forget deliveries of a flow that were not logged, and return them."""
@@ -196,7 +199,7 @@ class Group:
             inbox.add_ready([id])
             return self._take_ready(id.site, now)
         if inbox.is_passed(id) or (entry.stamp is None and id.site == self._site):
-            held.event = self._entries.place(held.flow, held.event)
+            held.event = self._entries.place(held.flow, held.event, self._instant(now))
             return [DeliverBatch(held.to_batch())]
         self._held[id] = held
         message = Message(id, b"", frozenset(), stamp_of(entry))
@@ -332,6 +335,9 @@ class Group:
                     if held is not None:
                         self._entries.deliver(held, message, stamp, late)
                         delivered.append(held)
+                case Move(id, before, stamp):
+                    flush()
+                    found.append(MoveMessage(id, before, stamp))
                 case Suspect(site, reason):
                     flush()
                     found.append(SuspectSite(site, reason))

@@ -28,6 +28,9 @@ class IGroupObserver(Interface):
     def take_back(taken: Sequence[tuple[MessageId, Stamp]], now: float) -> list[GroupEffect]:
         """Handle that delivered events were not logged after all. They come again."""
 
+    def move(id: MessageId, before: Stamp, stamp: Stamp, now: float) -> list[GroupEffect]:
+        """Handle that a delivered message has another place from now on."""
+
     def miss(site: str, incarnation: int, last: int, now: float) -> list[GroupEffect]:
         """Handle that messages of a site up to this number will not come."""
 

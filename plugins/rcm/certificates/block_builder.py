@@ -125,6 +125,21 @@ class BlockBuilder:
             block.is_partial = not block.has_leaves
         self._plan_signature(index, now)
 
+    def move_event(self, before: Key, key: Key, now: float) -> None:
+        """Give a delivered event another place, as a late one."""
+        block = self._blocks.get(block_of(before[0], self.width))
+        data = None if block is None else block.find(before)
+        self.remove_event(before, now)
+        if data is not None:
+            stamp, tie, *_ = key
+            moved = encode_leaf(decode_leaf(data)._replace(stamp=stamp, tie=tie))
+            self.add_leaf(key, moved, is_late=True, now=now)
+        elif block is not None:
+            # Its leaf was dropped.
+            index = block_of(key[0], self.width)
+            self._missing.add_blocks(index, index)
+            self._plan_signatures(index, now)
+
     def add_missing(self, site: str, incarnation: int, last: int, now: float) -> None:
         """Record that messages of a site up to this number will not come."""
         lowest = self._indices[0] if self._indices else 0

@@ -164,16 +164,7 @@ class SequencerCore(NumberedCore):
             effects += self._add_place(epoch.stamp(number), header, at)
         return effects
 
-    @staticmethod
-    def _check_sequencer(site: str, epoch: Epoch) -> None:
-        if epoch.sequencer != site:
-            raise ProtocolError(f"{site} is not the sequencer of {epoch}")
-
     # ----------------------------------------------------------------- of epochs
-
-    def _raise_counter(self, site: str, counter: int) -> None:
-        self._check_counter(site, counter)
-        self._counter = max(self._counter, counter)
 
     def _membership_changed(self, site: str, at: Instant) -> list[OrderEffect]:
         """Begin an epoch after suspicion or return of a site, or follow another sequencer."""
@@ -315,6 +306,12 @@ class SequencerCore(NumberedCore):
             if members:
                 effects.append(Send((Numbers(self._epoch, first, part),), members))
         return effects
+
+    def _take_number(self, at: Instant) -> Stamp:
+        self._advance(at)  # it begins an epoch, if there is none
+        assert self._epoch is not None
+        self._next += 1
+        return self._epoch.stamp(self._next - 1)
 
     # ----------------------------------------------------------------- of requests
 

@@ -57,6 +57,11 @@ class Delivery:
         """Return True if the message has arrived and is not delivered."""
         return id.number in self._messages.get(id[:2], ())
 
+    @property
+    def is_waiting_for_order(self) -> bool:
+        """True if a message or a number waits."""
+        return bool(self._messages or self.entries)
+
     def unnumbered_headers(self) -> list[Header]:
         return [header for header, _ in self.unnumbered.values()]
 

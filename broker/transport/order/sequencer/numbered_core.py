@@ -15,6 +15,7 @@ from broker.transport.order.sequencer.packet import (
     MOST_HEADERS,
     NUMBER_BITS,
     Delivered,
+    Epoch,
     Header,
     KnownNumbers,
     Places,
@@ -49,10 +50,25 @@ class NumberedCore(OrderCore):
         self._contradicted: set[MessageId] = set()
         self._is_contradicted = False
 
+    def find_stamp(self, id: MessageId, stamp: Stamp | None, at: Instant) -> Stamp | None:
+        table = self._delivery.places
+        known = [each for each in (stamp, table.place_of(id)) if each is not None]
+        if known:
+            return min(known)
+        if self.connected or self._delivery.is_waiting_for_order:
+            return None
+        stamp = self._take_number(at)
+        table.add_place(Header(id, frozenset()), stamp)
+        table.add_number(stamp)
+        return stamp
+
     def place(self, id: MessageId, stamp: Stamp) -> Place | None:
         self._count_epoch(stamp)
         self._delivery.restore(id, stamp)
         return super().place(id, stamp)
+
+    def take_back(self, id: MessageId, stamp: Stamp) -> None:
+        super().take_back(id, self._delivery.places.place_of(id) or stamp)
 
     def _next_stamps(self, count: int, at: Instant) -> Iterable[None]:
         return repeat(None, count)
@@ -76,6 +92,10 @@ class NumberedCore(OrderCore):
         self._waiting_bytes += message.cost
         place = self._delivery.places.place_of(message.id)
         return [] if place is None else self._deliver_from(message.id, place)
+
+    def _take_number(self, at: Instant) -> Stamp:
+        """Return the next number of this site, which is alone, and has nothing that waits."""
+        raise NotImplementedError
 
     def _drop_unsent(self, site: str, headers: Sequence[Header]) -> list[Header]:
         """Drop messages of this process that it never sent, and count the packet.
@@ -101,6 +121,15 @@ class NumberedCore(OrderCore):
         for stamp, _ in places:
             self._check_counter(site, stamp.time >> NUMBER_BITS)
 
+    @staticmethod
+    def _check_sequencer(site: str, epoch: Epoch) -> None:
+        if epoch.sequencer != site:
+            raise ProtocolError(f"{site} is not the sequencer of {epoch}")
+
+    def _raise_counter(self, site: str, counter: int) -> None:
+        self._check_counter(site, counter)
+        self._counter = max(self._counter, counter)
+
     def _check_counter(self, site: str, counter: int) -> None:
         if counter > self._counter + MOST_AHEAD:
             raise ProtocolError(f"the epoch {counter} of {site} is too far ahead")
@@ -114,9 +143,7 @@ class NumberedCore(OrderCore):
         self._delivery.drop_entries(at.now)
         self._stuck_until = None
 
-    def _adopt_places(
-        self, places: Places, known: KnownNumbers, at: Instant
-    ) -> list[OrderEffect]:
+    def _adopt_places(self, places: Places, known: KnownNumbers, at: Instant) -> list[OrderEffect]:
         """Let places of earlier epochs precede the numbers of this one.
 
         The numbers of `known` are those of its sender, which has told all places.

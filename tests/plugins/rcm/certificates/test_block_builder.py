@@ -252,3 +252,25 @@ def test_each_event_is_found_by_id_and_by_stamp(seed: int) -> None:
     assert builder.find_event("client-b", 7, 10_000) is None
     assert builder.find_stamp(leaves[0].stamp, "c") is None
     assert builder.find_stamp(10_000) is None
+
+
+def test_a_message_that_moves_is_late_in_the_block_of_its_lower_number() -> None:
+    """The other site has delivered it there."""
+    leaves = [make_leaf(1, 10), make_leaf(2, 20), make_leaf(3, 300), make_leaf(4, 900)]
+    here, there = make_builder("a"), make_builder("b")
+    add(there, *leaves)
+    higher = leaves[1]._replace(stamp=600)
+    add(here, leaves[0], leaves[2], higher, leaves[3])
+    assert len(run(here, 5.0)) == 4
+    here.move_event(higher.key, leaves[1].key, 6.0)
+    run(here, 20.0)
+    run(there, 20.0)
+    for index in (0, 1, 3):
+        ours, theirs = (each.certificate_of(index) for each in (here, there))
+        assert ours is not None and theirs is not None
+        assert ours.certificate.root == theirs.certificate.root
+        assert not ours.certificate.has_missing
+    signed = here.certificate_of(0)
+    assert signed is not None and signed.certificate.count_in_time == 1
+    empty = here.certificate_of(2)
+    assert empty is not None and empty.certificate.root == EMPTY_ROOT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.errors import ProtocolError
-from broker.transport.order import MessageId, Move, Place, Stamp
+from broker.transport.order import VARIANTS, MessageId, Move, Place, Stamp
 from broker.transport.order.effects import LATE, OVERDUE
 from broker.transport.order.sequencer.packet import (
     Answer,
@@ -376,3 +376,32 @@ def test_known_numbers_are_not_told_again() -> None:
             group.move(sender, receiver)
     told = [each.places for each in sent if isinstance(each, Answer | Begin)]
     assert told and not any(told)
+
+
+def test_a_message_without_a_number_gets_one_from_its_site_alone() -> None:
+    """It was committed by an earlier process, and may have a number at other sites."""
+    group = Group("sequencer", "ab")
+    group.send("b", "x")
+    group.settle()
+    group.isolate("b")
+    group.cores["b"] = core = VARIANTS["sequencer"].create_core(
+        "b", 2, SETTINGS, group.cores["b"].floor
+    )
+    known, other = MessageId("b", 1, 1), MessageId("b", 1, 2)
+    stamps = [core.find_stamp(id, None, group.at) for id in (known, other)]
+    assert None not in stamps and stamps == sorted(stamps)
+    for id, stamp in zip((known, other), stamps, strict=True):
+        assert core.place(id, stamp) is None
+        assert core.find_stamp(id, None, group.at) == stamp
+    for one, peer in ("ab", "ba"):
+        assert group.connect(one, peer)
+    group.settle()
+    lowest = group.delivered["a"][0].stamp
+    assert lowest < stamps[0]
+    assert group.moved == [("b", Move(known, stamps[0], lowest, Place(None, other)))]
+    # a has not got it, and knows its place.
+    assert group.cores["a"].find_stamp(other, None, group.at) == stamps[1]
+    assert core.find_stamp(MessageId("b", 1, 3), None, group.at) is None
+    group.send("a", "y")
+    group.settle()
+    assert group.texts("b")[-1] == "y"
