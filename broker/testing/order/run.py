@@ -31,7 +31,7 @@ class Moved(NamedTuple):
     stamp: Stamp
     late: Place | None
     #: Deliveries before it.
-    index: int
+    position: int
 
 
 class Sent(NamedTuple):

@@ -158,8 +158,8 @@ class Site:
                 delivery = Delivery(self._loop.now, message.id, stamp, late)
                 self._run.deliveries[self.process].append(delivery)
             case Move(id, before, stamp, late):
-                index = len(self._run.deliveries[self.process])
-                moved = Moved(self._loop.now, id, before, stamp, late, index)
+                position = len(self._run.deliveries[self.process])
+                moved = Moved(self._loop.now, id, before, stamp, late, position)
                 self._run.moves[self.process].append(moved)
             case Suspect(site, reason):
                 self.links[site].suspect(reason)

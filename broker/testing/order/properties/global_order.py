@@ -130,9 +130,9 @@ def _events(run: Run, process: Process) -> Iterator[Delivery | Moved]:
     """Yield deliveries and moves of a process in their order."""
     deliveries, begin = run.deliveries[process], 0
     for moved in run.moves[process]:
-        yield from deliveries[begin : moved.index]
+        yield from deliveries[begin : moved.position]
         yield moved
-        begin = moved.index
+        begin = moved.position
     yield from deliveries[begin:]
 
 

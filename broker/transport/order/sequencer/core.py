@@ -236,8 +236,8 @@ class SequencerCore(NumberedCore):
         delivery = self._delivery
         places = sort_places(delivery.places.select(packet.delivered, packet.known))
         waiting = sort_headers(delivery.unnumbered_headers())[:MOST_HEADERS]
-        known = dict(delivery.places.known)
-        return Answer(epoch, dict(delivery.delivered), known, places[-MOST_HEADERS:], waiting)
+        numbers = dict(delivery.places.known)
+        return Answer(epoch, dict(delivery.delivered), numbers, places[-MOST_HEADERS:], waiting)
 
     def _accept_follower(self, site: str, counter: int) -> Iterable[OrderEffect]:
         self._raise_counter(site, counter)

@@ -123,17 +123,16 @@ class Delivery:
     def take_messages(self, id: MessageId, stamp: Stamp) -> Iterator[tuple[Message, Stamp]]:
         """Yield a message, and before it earlier ones of its sender (R15).
 
-        Without a known place they get the stamp of the message itself.
+        Without a lower place they get the stamp of the message itself.
         """
         messages = self._messages[id[:2]]
         while messages and (number := next(iter(messages))) <= id.number:
             message, _ = messages.pop(number)
-            known = stamp if number == id.number else self._number_of(message.id)
-            place = stamp if known is None else known
+            place = min(stamp, self._number_of(message.id) or stamp)
             self.count_delivered(message.id)
             self.unnumbered.pop(message.id, None)
             self.places.add_place(header_of(message), place)
-            if known is None:
+            if place == stamp and number != id.number:
                 self.places.mark_uncovered(message.id)
             yield message, place
         if not messages:
