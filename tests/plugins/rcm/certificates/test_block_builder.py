@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from broker.order_certificates.certificate import Certificate
-from broker.order_certificates.comparison import Verdict, compare_certificates
 from broker.order_certificates.leaf import Leaf
 from broker.order_certificates.merkle import EMPTY_ROOT
 from plugins.rcm.certificates.block_builder import (
@@ -253,39 +252,3 @@ def test_each_event_is_found_by_id_and_by_stamp(seed: int) -> None:
     assert builder.find_event("client-b", 7, 10_000) is None
     assert builder.find_stamp(leaves[0].stamp, "c") is None
     assert builder.find_stamp(10_000) is None
-
-
-def test_a_message_that_moves_is_late_in_the_block_of_its_lower_number() -> None:
-    """The other site has delivered it there."""
-    leaves = [make_leaf(1, 10), make_leaf(2, 20), make_leaf(3, 300), make_leaf(4, 900)]
-    here, there = make_builder("a"), make_builder("b")
-    add(there, *leaves)
-    higher = leaves[1]._replace(stamp=600)
-    add(here, leaves[0], leaves[2], higher, leaves[3])
-    assert len(run(here, 5.0)) == 4
-    here.move_event(higher.key, leaves[1].key, 6.0)
-    run(here, 20.0)
-    run(there, 20.0)
-    for index in (0, 1, 3):
-        ours, theirs = (each.certificate_of(index) for each in (here, there))
-        assert ours is not None and theirs is not None
-        assert compare_certificates(ours.certificate, theirs.certificate) is Verdict.EQUAL
-        assert ours.certificate.previous == theirs.certificate.previous
-        assert not ours.certificate.has_missing
-    signed = here.certificate_of(0)
-    assert signed is not None and signed.certificate.count_in_time == 1
-    empty = here.certificate_of(2)
-    assert empty is not None and empty.certificate.root == EMPTY_ROOT
-    add(here, make_leaf(5, 610), is_late=True, now=21.0)
-    run(here, 30.0)
-    last = here.certificate_of(3)
-    assert last is not None and last.certificate.previous == 2
-
-
-def test_a_message_whose_leaf_is_dropped_makes_its_new_block_incomplete() -> None:
-    builder = make_builder(bounds=BlockBounds(leaf_blocks=1))
-    leaves = [make_leaf(1, 10), make_leaf(2, 300), make_leaf(3, 600)]
-    add(builder, *leaves)
-    assert not builder.is_missing(0)
-    builder.move_event(leaves[1].key, leaves[1]._replace(stamp=20).key, 1.0)
-    assert builder.is_missing(0) and builder.is_missing(1) and not builder.is_missing(2)

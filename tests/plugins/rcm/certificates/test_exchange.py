@@ -68,31 +68,6 @@ def test_after_a_partition_all_second_roots_are_equal(seed: int) -> None:
         assert found["first_difference"] == ""
 
 
-@pytest.mark.parametrize("seed", seeds(5, 50))
-def test_roots_are_equal_when_messages_of_both_sides_have_one_number(seed: int) -> None:
-    random = Random(seed)
-    leaves = make_leaves(random, 100)
-    numbers = random.sample(range(8 * 256, 16 * 256), len(leaves))
-    higher = [
-        leaf._replace(stamp=number) if random.random() < 0.3 else leaf
-        for leaf, number in zip(leaves, numbers, strict=True)
-    ]
-    group = Group()
-    group.deliver("a", leaves)
-    group.deliver("b", higher)
-    group.run(10.0)
-    group.connect()
-    group.run(random.choice((0.0, 1.0, AGES)))
-    for before, after in zip(higher, leaves, strict=True):
-        if before is not after:
-            group.sites["b"].builder.move_event(before.key, after.key, group.now)
-    group.run(AGES)
-    for site, other in ("ab", "ba"):
-        found = state(group, site, other)
-        assert (found["missing"], found["different"], found["rejected"]) == (0, 0, 0)
-        assert found["first_difference"] == "" and found["equal"] == found["certificates"]
-
-
 @pytest.mark.parametrize("seed", seeds(10, 100))
 def test_the_first_difference_is_named_at_both_sites(seed: int) -> None:
     random = Random(seed)
