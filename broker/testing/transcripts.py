@@ -67,17 +67,12 @@ class SiteChecker:
             yield f"{entry.id} is late and names no event behind it"
 
 
-def compare_sites(
-    sites: Mapping[str, SiteChecker], *, has_equal_stamps: bool = True
-) -> Iterator[str]:
-    """Yield differences between the transcripts of sites, sorted by stamp.
-
-    A sequencer's numbers differ for events that both sides of a partition numbered.
-    """
+def compare_sites(sites: Mapping[str, SiteChecker]) -> Iterator[str]:
+    """Yield differences between the transcripts of sites, sorted by stamp."""
     (first, expected), *others = ((name, site.keys) for name, site in sites.items())
     for name, found in others:
         if found.keys() != expected.keys():
             yield f"{name} and {first}: only one has {sorted(found.keys() ^ expected.keys())[:5]}"
-        for id in found.keys() & expected.keys() if has_equal_stamps else ():
+        for id in found.keys() & expected.keys():
             if found[id] != expected[id]:
                 yield f"{id}: {found[id]} at {name}, {expected[id]} at {first}"

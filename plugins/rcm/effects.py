@@ -63,6 +63,15 @@ class DeliverMessage:
 
 
 @attrs.frozen
+class MoveMessage:
+    """Give a delivered message another place in the order."""
+
+    id: MessageId
+    before: Stamp
+    stamp: Stamp
+
+
+@attrs.frozen
 class SuspectSite:
     """Suspect a site for a reason of the order."""
 
@@ -120,6 +129,7 @@ GroupEffect: TypeAlias = (
     | PassOn
     | DeliverBatch
     | DeliverMessage
+    | MoveMessage
     | ReportStatus
     | ReportMissing
 )

@@ -15,7 +15,7 @@ from broker.event.order_entry import (
 )
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent
-from broker.transport.order import IOrderCore, Message, MessageId, Place, Stamp
+from broker.transport.order import Instant, IOrderCore, Message, MessageId, Place, Stamp
 from plugins.rcm.held_events import HeldEvent
 
 #: Deliveries of a flow that are remembered, in case that their commit fails.
@@ -72,17 +72,20 @@ class Entries:
             held.event = held.event.with_annotation(self.encode(message.id, stamp, bound))
         self._record(held.flow, held.event.mark, message.id, stamp)
 
-    def place(self, flow: str, event: CarriedEvent) -> CarriedEvent:
+    def place(self, flow: str, event: CarriedEvent, at: Instant) -> CarriedEvent:
         """Return an event that is delivered at once, from a log, with its place."""
         entry = self.read(event)
         if entry is None:
             return event
-        id, stamp, late = MessageId(*entry.id), stamp_of(entry), None
+        id, late, stamped = MessageId(*entry.id), None, entry
+        stamp = self._core.find_stamp(id, stamp_of(entry), at)
         if stamp is not None:
             late = self._core.place(id, stamp)
             self._record(flow, event.mark, id, stamp)
+            tie = "" if stamp.site == id.site else stamp.site
+            stamped = attrs.evolve(entry, stamp=stamp.time, tie=tie)
         return event.with_annotation(
-            encode_order_entry(_with_place(entry, late, is_recovered=True))
+            encode_order_entry(_with_place(stamped, late, is_recovered=True))
         )
 
     def restore(self, entry: OrderEntry) -> None:

@@ -27,6 +27,7 @@ from broker.transport.order import (
     IPacketCodec,
     Message,
     MessageId,
+    Move,
     OrderEffect,
     Packet,
     Send,
@@ -40,6 +41,7 @@ from plugins.rcm.effects import (
     DeliverMessage,
     EndLink,
     GroupEffect,
+    MoveMessage,
     PassOn,
     ReportMissing,
     SendData,
@@ -193,9 +195,10 @@ class Group:
             effects += self._convert(found)
         return effects
 
-    def place(self, batch: FlowBatch) -> list[bytes]:
+    def place(self, batch: FlowBatch, now: float) -> list[bytes]:
         """Return the entries of events that are delivered outside of the order."""
-        return [self._entries.place(batch.flow, event).annotation for event in batch.events]
+        at = self._instant(now)
+        return [self._entries.place(batch.flow, event, at).annotation for event in batch.events]
 
     def take_back(self, flow: str, after: Mark) -> list[tuple[MessageId, Stamp]]:
         """Forget deliveries of a flow that were not logged, and return them."""
@@ -301,7 +304,7 @@ class Group:
         if entry is None or entry.site not in self._inboxes:
             # Another stack carried it before, or a site that this one does not know.
             if entry is not None and entry.site != self._site:
-                held.event = self._entries.place(held.flow, held.event)
+                held.event = self._entries.place(held.flow, held.event, self._instant(now))
             return [DeliverBatch(held.to_batch())]
         id = MessageId(*entry.id)
         if id in self._held:
@@ -310,7 +313,7 @@ class Group:
             self._held[id] = held
             self._inboxes[id.site].add_ready(id)
             return self._take_ready(id.site, now)
-        held.event = self._entries.place(held.flow, held.event)
+        held.event = self._entries.place(held.flow, held.event, self._instant(now))
         return [DeliverBatch(held.to_batch())]
 
     def miss(self, flow: str, now: float) -> list[GroupEffect]:
@@ -433,6 +436,9 @@ class Group:
                 case Send(packets, sites):
                     sent_to = self._others if sites is None else sites
                     found += self._announce_names([SendData(self._encode(packets), sent_to)])
+                case Move(id, before, stamp):
+                    flush()
+                    found.append(MoveMessage(id, before, stamp))
                 case Suspect(site, reason):
                     flush()
                     found.append(SuspectSite(site, reason))

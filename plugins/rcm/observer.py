@@ -38,6 +38,10 @@ class GroupObserver:
         """Handle that delivered events were not logged after all. They come again."""
         return []
 
+    def move(self, id: MessageId, before: Stamp, stamp: Stamp, now: float) -> list[GroupEffect]:
+        """Handle that a delivered message has another place from now on."""
+        return []
+
     def miss(self, site: str, incarnation: int, last: int, now: float) -> list[GroupEffect]:
         """Handle that messages of a site up to this number will not come."""
         return []

@@ -46,6 +46,7 @@ from plugins.rcm.effects import (
     DeliverMessage,
     EndLink,
     GroupEffect,
+    MoveMessage,
     PassOn,
     ReportMissing,
     ReportStatus,
@@ -216,7 +217,8 @@ class RcmTransport:
         self._observe(lambda each: each.take_back(taken, self._now()))
 
     def place(self, batch: FlowBatch) -> Sequence[bytes]:
-        entries = self._group.place(batch)
+        entries = self._group.place(batch, self._now())
+        self._state.cover(self._group.core.floor)
         if self._observers:
             placed = list(map(CarriedEvent.with_annotation, batch.events, entries))
             self._observe(lambda each: each.deliver(placed, self._now()))
@@ -338,6 +340,8 @@ class RcmTransport:
                 # Before the delivery, which may be taken back at once.
                 self._observe(lambda each: each.deliver(batch.events, self._now()))
                 self._context.deliver(batch)
+            case MoveMessage(id, before, stamp):
+                self._observe(lambda each: each.move(id, before, stamp, self._now()))
             case SuspectSite(site, reason):
                 self._sites.report(site, LinkState.SUSPECTED, reason)
                 self._sites.suspect(site, reason)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from broker.testing.order.properties.awareness import awareness
-from broker.testing.order.properties.global_order import global_order, places
+from broker.testing.order.properties.global_order import global_order, places, transcripts
 from broker.testing.order.properties.reliability import fifo, reliability
 from broker.testing.order.properties.robustness import robustness
 from broker.testing.order.properties.sites import sites
@@ -22,6 +22,7 @@ RULES: tuple[Callable[[Run, Timeline], Iterator[Violation]], ...] = (
     reliability,
     fifo,
     places,
+    transcripts,
     global_order,
     robustness,
     sites,

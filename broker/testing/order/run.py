@@ -22,6 +22,18 @@ class Delivery(NamedTuple):
     late: Place | None
 
 
+class Moved(NamedTuple):
+    """A delivered message that got another place."""
+
+    time: float
+    id: MessageId
+    before: Stamp
+    stamp: Stamp
+    late: Place | None
+    #: Deliveries before it.
+    position: int
+
+
 class Sent(NamedTuple):
     time: float
     #: Sites for which the outcome was not ABSENT.
@@ -67,6 +79,7 @@ class Run:
     sent: dict[MessageId, Sent] = attrs.field(factory=dict)
     received: dict[Process, dict[MessageId, float]] = attrs.field(factory=lambda: defaultdict(dict))
     deliveries: dict[Process, list[Delivery]] = attrs.field(factory=lambda: defaultdict(list))
+    moves: dict[Process, list[Moved]] = attrs.field(factory=lambda: defaultdict(list))
     statuses: list[Status] = attrs.field(factory=list)
     missing: list[Missing] = attrs.field(factory=list)
     #: Begins and ends of commits.

@@ -9,7 +9,7 @@ from broker.testing.order.channel import Loss
 from broker.testing.order.link import Link
 from broker.testing.order.loop import Loop
 from broker.testing.order.members import ADMIT, SETTLING, Members, Record, SentList
-from broker.testing.order.run import Delivery, Missing, Process, Run, Sent, Status
+from broker.testing.order.run import Delivery, Missing, Moved, Process, Run, Sent, Status
 from broker.transport.effects import Failed
 from broker.transport.order import (
     Deliver,
@@ -18,6 +18,7 @@ from broker.transport.order import (
     IPacketCodec,
     Message,
     MessageId,
+    Move,
     OrderEffect,
     Send,
     Stamp,
@@ -192,6 +193,10 @@ class Site:
                 self._run.deliveries[self.process].append(delivery)
                 if message.payload:
                     self._change_sites(message.payload, stamp, message.id)
+            case Move(id, before, stamp, late):
+                position = len(self._run.deliveries[self.process])
+                moved = Moved(self._loop.now, id, before, stamp, late, position)
+                self._run.moves[self.process].append(moved)
             case Suspect(site, reason):
                 self.links[site].suspect(reason)
             case Failed(error):

@@ -86,5 +86,9 @@ def _happened(run: Run) -> Iterator[tuple[float, str]]:
         for time, id, stamp, late in deliveries:
             text = f"delivers {id.site} {id.incarnation}#{id.number} at {stamp.time} {stamp.site}"
             yield time, f"{site}: {text}{' late' if late else ''}"
+    for (site, _), moves in run.moves.items():
+        for moved in moves:
+            id, stamp = moved.id, moved.stamp
+            yield moved.time, f"{site}: moves {id.site} {id[1]}#{id[2]} to {stamp[0]} {stamp[1]}"
     for time, (site, _), error in run.failures:
         yield time, f"{site}: {error}"

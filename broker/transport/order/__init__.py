@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.transport.order.contract import IOrderCore, IOrderVariant, IPacketCodec
-from broker.transport.order.effects import Deliver, OrderEffect, Packet, Place, Send, Suspect
+from broker.transport.order.effects import Deliver, Move, OrderEffect, Packet, Place, Send, Suspect
 from broker.transport.order.instant import Instant
 from broker.transport.order.packet import Message, MessageId, Reserved, Stamp
 from broker.transport.order.settings import OrderSettings
@@ -18,6 +18,7 @@ __all__ = [
     "Instant",
     "Message",
     "MessageId",
+    "Move",
     "OrderEffect",
     "OrderSettings",
     "Packet",

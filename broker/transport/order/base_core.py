@@ -87,6 +87,9 @@ class OrderCore:
         self.connected -= {site}
         return self._advance(at)
 
+    def find_stamp(self, id: MessageId, stamp: Stamp | None, at: Instant) -> Stamp | None:
+        return stamp
+
     def place(self, id: MessageId, stamp: Stamp) -> Place | None:
         return self._history.add(stamp, id)
 

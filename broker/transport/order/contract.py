@@ -74,6 +74,13 @@ class IOrderCore(Interface):
     def miss_messages(last: MessageId, at: Instant) -> list[OrderEffect]:
         """Handle that messages of a site up to `last` come no more, if they have not come (L6)."""
 
+    def find_stamp(id: MessageId, stamp: Stamp | None, at: Instant) -> Stamp | None:
+        """Return the stamp of a message that is delivered outside of the order; `place` follows.
+
+        `stamp` is that of its entry, and None if no sequencer had numbered it. Without a known
+        number it gets one if no other site is connected, else none.
+        """
+
     def place(id: MessageId, stamp: Stamp) -> Place | None:
         """Record a message that is delivered outside of the order, or was by an earlier process.
 

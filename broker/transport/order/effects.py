@@ -51,6 +51,19 @@ class Deliver:
 
 
 @attrs.frozen
+class Move:
+    """Give a delivered message another place, for good.
+
+    It had another number at sites that were cut off from this one. The lowest one counts at all.
+    """
+
+    id: MessageId
+    before: Stamp
+    stamp: Stamp
+    late: Place | None
+
+
+@attrs.frozen
 class Suspect:
     """Report the site as suspected before the next effect. The core does not wait for it any
     more."""
@@ -59,4 +72,4 @@ class Suspect:
     reason: str
 
 
-OrderEffect: TypeAlias = Send | Deliver | Suspect | Failed
+OrderEffect: TypeAlias = Send | Deliver | Move | Suspect | Failed

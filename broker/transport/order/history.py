@@ -49,9 +49,11 @@ class History:
         self._ids.insert(index, id)
         return place
 
-    def remove(self, stamp: Stamp, id: MessageId) -> None:
-        """Remove a message, if it is there."""
+    def remove(self, stamp: Stamp, id: MessageId) -> bool:
+        """Remove a message. Return False if it is not there."""
         key = stamp, id.number
         index = bisect_left(self._keys, key)
-        if index < len(self._keys) and self._ids[index] == id:
-            del self._keys[index], self._ids[index]
+        if index == len(self._keys) or self._keys[index] != key or self._ids[index] != id:
+            return False
+        del self._keys[index], self._ids[index]
+        return True

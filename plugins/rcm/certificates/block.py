@@ -87,6 +87,11 @@ class Block:
         self._late.add(key)
         return len(self._late) > count
 
+    def find(self, key: Key) -> bytes | None:
+        """Return the leaf of an event; None if it is not in the leaves."""
+        index = bisect_left(self._keys, key)
+        return self._data[index] if self._keys[index : index + 1] == [key] else None
+
     def remove(self, key: Key) -> bool:
         """Remove an event. Return False if it is not in the leaves."""
         index = bisect_left(self._keys, key)

@@ -110,6 +110,8 @@ class BlockBuilder:
             self._quiet_at = now + QUIET
         else:
             self._plan_signature(index, now)
+            if block.count == 1:
+                self._plan_following(index, now)
         if self._leaf_count > self._bounds.leaves:
             self._drop_beyond_bounds()
 
@@ -124,6 +126,23 @@ class BlockBuilder:
         else:
             block.is_partial = not block.has_leaves
         self._plan_signature(index, now)
+        if not block.count:
+            self._plan_following(index, now)
+
+    def move_event(self, before: Key, key: Key, now: float) -> None:
+        """Give a delivered event another place, as a late one."""
+        block = self._blocks.get(block_of(before[0], self.width))
+        data = None if block is None else block.find(before)
+        self.remove_event(before, now)
+        if data is not None:
+            stamp, tie, *_ = key
+            moved = encode_leaf(decode_leaf(data)._replace(stamp=stamp, tie=tie))
+            self.add_leaf(key, moved, is_late=True, now=now)
+        elif block is not None:
+            # Its leaf was dropped.
+            index = block_of(key[0], self.width)
+            self._missing.add_blocks(index, index)
+            self._plan_signatures(index, now)
 
     def add_missing(self, site: str, incarnation: int, last: int, now: float) -> None:
         """Record that messages of a site up to this number will not come."""
@@ -153,6 +172,8 @@ class BlockBuilder:
     def previous_of(self, index: int) -> int | None:
         """Return the next lower block with events; None if it is not known."""
         place = bisect_left(self._indices, index)
+        while place and not self._blocks[self._indices[place - 1]].count:
+            place -= 1
         return self._indices[place - 1] if place else None
 
     def following(self, index: int) -> int | None:
@@ -259,10 +280,7 @@ class BlockBuilder:
             indices.append(index)
         else:
             insort(indices, index)
-            # The certificate of the next higher one names this one.
-            following = self.following(index)
-            assert following is not None
-            self._plan_signature(following, now)
+            self._plan_following(index, now)
         insort(self._with_leaves, index)
         self._drop_beyond_bounds()
         return self._blocks.get(index)
@@ -286,6 +304,12 @@ class BlockBuilder:
         self._unsigned.add(index)
         if self._sign_at is None:
             self._sign_at = now + SIGN_DELAY
+
+    def _plan_following(self, index: int, now: float) -> None:
+        """Sign the next higher block anew, since its certificate names this one."""
+        following = self.following(index)
+        if following is not None:
+            self._plan_signature(following, now)
 
     def _plan_signatures(self, low: int, now: float) -> None:
         """Sign blocks anew from `low` on, since one of their flags may have changed."""

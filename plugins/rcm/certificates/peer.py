@@ -144,6 +144,9 @@ class Peer:
         if self._builder.block(block) is not None:
             # It is not signed yet.
             return None
+        if not other.certificate.count:
+            # Its events have moved.
+            return Verdict.EQUAL
         is_missing = self._builder.is_missing(block) or other.certificate.has_missing
         return Verdict.MISSING if is_missing else Verdict.DIFFERENT
 

@@ -89,6 +89,11 @@ class SiteCertificates(GroupObserver):
             self._builder.remove_event((*stamp, *id), now)
         return []
 
+    def move(self, id: MessageId, before: Stamp, stamp: Stamp, now: float) -> list[GroupEffect]:
+        """Move an event to another block, or within its block."""
+        self._builder.move_event((*before, *id), (*stamp, *id), now)
+        return []
+
     def miss(self, site: str, incarnation: int, last: int, now: float) -> list[GroupEffect]:
         """Handle that messages of a site up to this number will not come."""
         self._builder.add_missing(site, incarnation, last, now)

@@ -12,6 +12,7 @@ from broker.transport.order import (
     Deliver,
     Instant,
     IOrderCore,
+    Move,
     OrderEffect,
     OrderSettings,
     Reserved,
@@ -40,6 +41,7 @@ class Group:
         }
         self.now = 0.0
         self.delivered: dict[str, list[Deliver]] = {site: [] for site in sites}
+        self.moved: list[tuple[str, Move]] = []
         self.suspected: list[tuple[str, Suspect]] = []
         self.failures: list[BrokerError] = []
         #: Packets in transit by sender and receiver.
@@ -65,6 +67,8 @@ class Group:
                         self.transit[site, other] += packets
                 case Deliver():
                     self.delivered[site].append(effect)
+                case Move():
+                    self.moved.append((site, effect))
                 case Suspect():
                     self.suspected.append((site, effect))
                 case Failed(error):

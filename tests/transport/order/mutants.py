@@ -104,8 +104,13 @@ class TakesOverInOldEpoch(SequencerCore):
 
 
 class AdoptsNoPlaces(SequencerCore):
-    def _adopt_places(self, places: object, at: Instant) -> None:
-        pass
+    def _adopt_places(self, *arguments: object) -> list[OrderEffect]:
+        return []
+
+
+class MovesNothing(SequencerCore):
+    def _move(self, *arguments: object) -> list[OrderEffect]:
+        return []
 
 
 class DetectsNoDuplicates(LogicalCore):
@@ -185,6 +190,7 @@ MUTANTS = (
     Mutant(DeliversBeyondReserved, Property.GLOBAL_ORDER),
     Mutant(TakesOverInOldEpoch, Property.GLOBAL_ORDER, name="sequencer"),
     Mutant(AdoptsNoPlaces, Property.ROBUSTNESS, name="sequencer"),
+    Mutant(MovesNothing, Property.GLOBAL_ORDER, name="sequencer"),
     Mutant(DetectsNoDuplicates, Property.RELIABILITY, ResendingLink),
     Mutant(TellsWrongNeighbours, Property.GLOBAL_ORDER),
     Mutant(MarksNothingLate, Property.GLOBAL_ORDER, name="real-time"),

@@ -125,11 +125,12 @@ class HostileSite:
         headers = tuple(self._header() for _ in range(random.randrange(4)))
         places = tuple(sorted((self._epoch().stamp(random.randrange(4)), each) for each in headers))
         delivered = {(self._name(), 1): random.randrange(20) for _ in range(2)}
+        known = {Epoch(random.randrange(9), self._name()): random.randrange(9) for _ in range(2)}
         return random.choice(
             (
-                *(Follow(counter), Raised(counter), Takeover(epoch, delivered)),
-                *(Answer(epoch, delivered, places, headers), Refusal(epoch, counter)),
-                *(Begin(epoch, places), Numbers(epoch, random.randrange(4), headers)),
+                *(Follow(counter), Raised(counter), Takeover(epoch, delivered, known)),
+                *(Answer(epoch, delivered, known, places, headers), Refusal(epoch, counter)),
+                *(Begin(epoch, places, known), Numbers(epoch, random.randrange(4), headers)),
                 *(Request(headers), Known(places, random.randrange(3))),
             )
         )

@@ -62,6 +62,8 @@ PLACED_ROWS = (
     "93cf7fffffffffffffff039503cf0000010000000000010100"
 )
 DELIVERED_ROWS = "9293000104930303cf0000010000000000"
+KNOWN = {EPOCH: 300, Epoch(8, "a"): 0}
+KNOWN_ROWS = "92930701cd012c93080000"
 #: Packets with their bytes, which must not change.
 EXAMPLES: tuple[tuple[IPacketCodec, Sequence[Packet], str], ...] = (
     (
@@ -72,14 +74,14 @@ EXAMPLES: tuple[tuple[IPacketCodec, Sequence[Packet], str], ...] = (
     (STAMPED, [Clock(300)], "9202cd012c"),
     (SEQUENCER, [Follow(1)], "921001"),
     (SEQUENCER, [Raised(2**30)], "9211ce40000000"),
-    (SEQUENCER, [Takeover(EPOCH, DELIVERED)], f"9312920701{DELIVERED_ROWS}"),
+    (SEQUENCER, [Takeover(EPOCH, DELIVERED, KNOWN)], f"9412920701{DELIVERED_ROWS}{KNOWN_ROWS}"),
     (
         SEQUENCER,
-        [Answer(EPOCH, DELIVERED, PLACES, HEADERS)],
-        f"9513920701{DELIVERED_ROWS}93{PLACED_ROWS}93{ROWS}",
+        [Answer(EPOCH, DELIVERED, KNOWN, PLACES, HEADERS)],
+        f"9613920701{DELIVERED_ROWS}{KNOWN_ROWS}93{PLACED_ROWS}93{ROWS}",
     ),
     (SEQUENCER, [Refusal(EPOCH, 0)], "931492070100"),
-    (SEQUENCER, [Begin(EPOCH, PLACES)], f"931592070193{PLACED_ROWS}"),
+    (SEQUENCER, [Begin(EPOCH, PLACES, KNOWN)], f"941592070193{PLACED_ROWS}{KNOWN_ROWS}"),
     (SEQUENCER, [Numbers(EPOCH, 3, HEADERS)], f"94169207010393{ROWS}"),
     (SEQUENCER, [Request(HEADERS)], f"921793{ROWS}"),
     (SEQUENCER, [Known(PLACES, 2)], f"931893{PLACED_ROWS}02"),
@@ -145,9 +147,13 @@ PLACE = (1, 0, ROW)
         (STAMPED, pack(1, 1, 1, 0, [2**63 - 1, 1], [b"", b""])),
         (STAMPED, pack(1, 1, 1, 0, [], [b""] * (MAX_MESSAGES + 1))),
         (SEQUENCER, pack(16, 2**31)),
-        (SEQUENCER, pack(18, (1, 4), [])),
-        (SEQUENCER, pack(18, (1, 0), [(4, 1, 1)])),
-        (SEQUENCER, pack(18, (1, 0), [(0, 1, 1)] * 2_049)),
+        (SEQUENCER, pack(18, (1, 4), [], [])),
+        (SEQUENCER, pack(18, (1, 0), [(4, 1, 1)], [])),
+        (SEQUENCER, pack(18, (1, 0), [(0, 1, 1)] * 2_049, [])),
+        (SEQUENCER, pack(18, (1, 0), [], [(1, 4, 1)])),
+        (SEQUENCER, pack(18, (1, 0), [], [(2**31, 0, 1)])),
+        (SEQUENCER, pack(18, (1, 0), [], [(1, 0, 2**32)])),
+        (SEQUENCER, pack(18, (1, 0), [], [(1, 0, 1)] * 257)),
         (SEQUENCER, pack(22, (1, 0), 2**32, [])),
         (SEQUENCER, pack(23, [(4, 1, 1, 1, 0)])),
         (SEQUENCER, pack(23, [(0, 1, 1, 1, 1 << 4)])),

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 
 import numpy
 
-from broker.testing.order.run import Delivery, Run
-from broker.testing.order.timeline import Timeline
+from broker.testing.order.run import Delivery, Moved, Process, Run
+from broker.testing.order.timeline import FOREVER, Timeline
 from broker.testing.order.violation import Property, Violation
-from broker.transport.order import Place
+from broker.transport.order import MessageId, Place
 from broker.transport.order.history import History
 
 #: The variant that keeps the order only where statuses are transitive.
 SEQUENCER = "sequencer"
+#: Seconds after which connected sites have told each other all places.
+SETTLING = 3.0
 
 
 def global_order(run: Run, timeline: Timeline) -> Iterator[Violation]:
@@ -29,6 +31,10 @@ def global_order(run: Run, timeline: Timeline) -> Iterator[Violation]:
         process: [each for each in deliveries if judged.was_connected(process[0], each)]
         for process, deliveries in run.deliveries.items()
     }
+    for process, moves in run.moves.items():
+        for moved in moves:
+            if judged.was_connected(process[0], moved):
+                yield _violation(moved, f"{process[0]} moved a message of a connected site")
     for process, deliveries in streams.items():
         for each in deliveries:
             if each.late is not None:
@@ -46,7 +52,7 @@ class Judge:
         self._timeline = timeline
         self._needs_transitive = run.variant == SEQUENCER
 
-    def was_connected(self, site: str, delivery: Delivery) -> bool:
+    def was_connected(self, site: str, delivery: Delivery | Moved) -> bool:
         sent = self._run.sent.get(delivery.id)
         if sent is None:
             return False  # reliability reports it
@@ -88,21 +94,53 @@ def places(run: Run, timeline: Timeline) -> Iterator[Violation]:
     """Yield messages that are late and not marked so, or the reverse, and wrong neighbours."""
     for process, deliveries in run.deliveries.items():
         history = History(len(deliveries))
-        stamps: dict[object, Delivery] = {}
-        for each in deliveries:
+        stamps: dict[object, MessageId] = {}
+        for each in _events(run, process):
+            if isinstance(each, Moved):
+                stamps.pop((each.before, each.id.number), None)
+                if not history.remove(each.before, each.id):
+                    yield _violation(each, f"{process[0]} moved it, and it was not there")
             place = history.add(each.stamp, each.id)
-            same = stamps.setdefault((each.stamp, each.id.number), each)
-            if same is not each:
-                yield _violation(each, f"{process[0]} got its stamp with {same.id} before")
+            same = stamps.setdefault((each.stamp, each.id.number), each.id)
+            if same is not each.id:
+                yield _violation(each, f"{process[0]} got its stamp with {same} before")
             elif place != each.late:
                 yield _violation(each, f"{_text(place)} at {process[0]}, not {_text(each.late)}")
+
+
+def transcripts(run: Run, timeline: Timeline) -> Iterator[Violation]:
+    """Yield messages that have different places at two sites, which are connected in the end."""
+    stamps: dict[Process, dict[MessageId, Delivery | Moved]] = {
+        process: {each.id: each for each in _events(run, process)}
+        for process in run.deliveries
+        if timeline.lives[process][1] == FOREVER
+    }
+    judged, settled = Judge(run, timeline), run.end - SETTLING
+    for one, other in combinations(sorted(stamps), 2):
+        if not judged.were_connected({one[0], other[0]}, settled, run.end):
+            continue
+        for id, each in stamps[one].items():
+            theirs = stamps[other].get(id)
+            if theirs is not None and theirs.stamp != each.stamp:
+                text = f"{each.stamp} at {one[0]}, and {theirs.stamp} at {other[0]}"
+                yield _violation(max(each, theirs, key=lambda each: each.time), text)
+
+
+def _events(run: Run, process: Process) -> Iterator[Delivery | Moved]:
+    """Yield deliveries and moves of a process in their order."""
+    deliveries, begin = run.deliveries[process], 0
+    for moved in run.moves[process]:
+        yield from deliveries[begin : moved.position]
+        yield moved
+        begin = moved.position
+    yield from deliveries[begin:]
 
 
 def _text(place: Place | None) -> str:
     return "in time" if place is None else f"late, between {place.before} and {place.after}"
 
 
-def _violation(delivery: Delivery, text: str) -> Violation:
+def _violation(delivery: Delivery | Moved, text: str) -> Violation:
     id = delivery.id
     name = f"{id.site}/{id.incarnation} #{id.number}"
     return Violation(delivery.time, Property.GLOBAL_ORDER, f"{name}: {text}")

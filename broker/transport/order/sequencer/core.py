@@ -11,7 +11,7 @@ from broker.transport.order.contract import IOrderCore
 from broker.transport.order.effects import OVERDUE, OrderEffect, Packet, Send, Suspect
 from broker.transport.order.instant import Instant
 from broker.transport.order.packet import Message, Stamp
-from broker.transport.order.sequencer.delivery import sort_headers, sort_places
+from broker.transport.order.sequencer.delivery import sort_headers
 from broker.transport.order.sequencer.numbered_core import NumberedCore
 from broker.transport.order.sequencer.packet import (
     MOST_HEADERS,
@@ -28,6 +28,7 @@ from broker.transport.order.sequencer.packet import (
     Request,
     Takeover,
 )
+from broker.transport.order.sequencer.place_table import sort_places
 from broker.transport.order.sequencer.takeover import PendingTakeover
 from broker.transport.order.settings import OrderSettings
 from broker.transport.view import LinkState
@@ -62,7 +63,7 @@ class SequencerCore(NumberedCore):
         self._members: frozenset[str] = frozenset()  # of this sequencer's epoch
         self._takeover: PendingTakeover | None = None
         # Numbers that this sequencer has sent, and whose messages it did not deliver.
-        self._sent_numbers: dict[Header, Stamp] = {}
+        self._sent_numbers: list[tuple[Stamp, Header]] = []
         # Since all answers to a takeover came in time; each one doubles the patience.
         self._late_answers = 0
         # Messages that other sites wait for, and that this sequencer must number.
@@ -118,7 +119,7 @@ class SequencerCore(NumberedCore):
             case Message(stamp=None):
                 return self._accept_message(site, packet, at)
             case Numbers(epoch, first, headers):
-                self._accept_numbers(site, epoch, first, headers, at)
+                return self._accept_numbers(site, epoch, first, headers, at)
             case Follow(counter):
                 return self._accept_follower(site, counter)
             case Takeover():
@@ -130,12 +131,13 @@ class SequencerCore(NumberedCore):
                 self._accept_answer(site, packet)
             case Refusal(epoch, counter):
                 self._accept_refusal(site, epoch, counter)
-            case Begin(epoch, places):
+            case Begin(epoch, places, known):
                 self._check_sequencer(site, epoch)
                 if epoch == self._promised and site == self._leader:
                     self._check_places(site, places)
                     self._epoch, self._next, self._depth = epoch, 0, 0
-                    self._adopt_places(places, at)
+                    self._is_contradicted = False
+                    return self._adopt_places(places, known, at)
             case Request(headers):
                 return self._answer_request(site, headers)
             case Known(places, depth):
@@ -149,27 +151,20 @@ class SequencerCore(NumberedCore):
 
     def _accept_numbers(
         self, site: str, epoch: Epoch, first: int, headers: Sequence[Header], at: Instant
-    ) -> None:
+    ) -> Iterable[OrderEffect]:
         self._check_sequencer(site, epoch)
         if epoch != self._epoch or site != self._leader:
-            return  # of an epoch that this site has left
+            return ()  # of an epoch that this site has left
         if first != self._next:
             raise ProtocolError(f"{site} sent number {first} after {self._next - 1}")
         self._drop_unsent(site, headers)  # their numbers are passed over
         self._next += len(headers)
+        effects: list[OrderEffect] = []
         for number, header in enumerate(headers, first):
-            self._delivery.add_entry(epoch.stamp(number), header, at.now)
-
-    @staticmethod
-    def _check_sequencer(site: str, epoch: Epoch) -> None:
-        if epoch.sequencer != site:
-            raise ProtocolError(f"{site} is not the sequencer of {epoch}")
+            effects += self._add_place(epoch.stamp(number), header, at)
+        return effects
 
     # ----------------------------------------------------------------- of epochs
-
-    def _raise_counter(self, site: str, counter: int) -> None:
-        self._check_counter(site, counter)
-        self._counter = max(self._counter, counter)
 
     def _membership_changed(self, site: str, at: Instant) -> list[OrderEffect]:
         """Begin an epoch after suspicion or return of a site, or follow another sequencer."""
@@ -198,14 +193,15 @@ class SequencerCore(NumberedCore):
         self._counter += 1
         self._promised = Epoch(self._counter, self.site)
         self._takeover = takeover = PendingTakeover(self._promised, deadline)
-        self._sent_numbers |= {entry.header: entry.stamp for entry in self._delivery.entries}
+        self._sent_numbers += (each[:2] for each in self._delivery.entries)
         self._drop_entries(at)
         return [self._await_answer(takeover, site) for site in sorted(self.connected)]
 
     def _await_answer(self, takeover: PendingTakeover, site: str) -> Send:
         takeover.remove_site(site)
         takeover.awaited.add(site)
-        return Send((Takeover(takeover.epoch, dict(self._delivery.delivered)),), (site,))
+        known = dict(self._delivery.places.known)
+        return Send((Takeover(takeover.epoch, dict(self._delivery.delivered), known),), (site,))
 
     def _leave_epoch_below(self, counter: int) -> None:
         """Number no more in an epoch below one that another site may have delivered."""
@@ -238,9 +234,10 @@ class SequencerCore(NumberedCore):
         self._followed_since = at.now  # the sequencer is at work
         self._drop_entries(at)
         delivery = self._delivery
-        places = sort_places(delivery.places_beyond(packet.delivered))
-        waiting = sort_headers(delivery.unnumbered)[:MOST_HEADERS]
-        return Answer(epoch, dict(delivery.delivered), places[-MOST_HEADERS:], waiting)
+        places = sort_places(delivery.places.select(packet.delivered, packet.known))
+        waiting = sort_headers(delivery.unnumbered_headers())[:MOST_HEADERS]
+        numbers = dict(delivery.places.known)
+        return Answer(epoch, dict(delivery.delivered), numbers, places[-MOST_HEADERS:], waiting)
 
     def _accept_follower(self, site: str, counter: int) -> Iterable[OrderEffect]:
         self._raise_counter(site, counter)
@@ -283,23 +280,20 @@ class SequencerCore(NumberedCore):
         if not takeover.awaited:
             self._late_answers = 0
         # A member whose answer is missing may have delivered by them.
-        merged = self._sent_numbers | takeover.merge_places(delivery.places_beyond({}))
+        table = delivery.places
+        merged = takeover.merge_places(table.select({}, {}), self._sent_numbers)
+        known = takeover.merge_known(table.known)
         self._sent_numbers.clear()
-        effects: list[OrderEffect] = []
-        for site, answer in sorted(takeover.answers.items()):
-            places = sort_places(
-                {each: stamp for each, stamp in merged.items() if not answer.has_delivered(each.id)}
-            )
-            effects.append(Send((Begin(takeover.epoch, places[-MOST_HEADERS:]),), (site,)))
+        moves = self._adopt_places(merged[-MOST_HEADERS:], known, at)
+        begins = takeover.make_begins(merged, table, known)
         self._requested |= takeover.waiting_headers()
-        self._adopt_places(sort_places(merged)[-MOST_HEADERS:], at)
-        return effects
+        return [*(Send((begin,), (site,)) for site, begin in begins), *moves]
 
     def _number_messages(self, at: Instant) -> list[OrderEffect]:
         delivery = self._delivery
         new = [each for each in self._requested if delivery.is_without_place(each.id)]
         self._requested.clear()
-        headers = sort_headers([*new, *delivery.unnumbered])
+        headers = sort_headers([*new, *delivery.unnumbered_headers()])
         if self._epoch is None:
             return []
         members = tuple(sorted(self._members))
@@ -313,6 +307,12 @@ class SequencerCore(NumberedCore):
                 effects.append(Send((Numbers(self._epoch, first, part),), members))
         return effects
 
+    def _take_number(self, at: Instant) -> Stamp:
+        self._advance(at)  # it begins an epoch, if there is none
+        assert self._epoch is not None
+        self._next += 1
+        return self._epoch.stamp(self._next - 1)
+
     # ----------------------------------------------------------------- of requests
 
     def _request_numbers(self, at: Instant) -> list[OrderEffect]:
@@ -320,7 +320,7 @@ class SequencerCore(NumberedCore):
             return []
         self._request_at = None
         before = at.now - self._settings.request_after
-        due = [each for each, since in self._delivery.unnumbered.items() if since <= before]
+        due = [each for each, since in self._delivery.unnumbered.values() if since <= before]
         return [Send((Request(sort_headers(due)[:MOST_HEADERS]),), (self._leader,))] if due else []
 
     def _answer_request(self, site: str, headers: Sequence[Header]) -> Iterable[OrderEffect]:
@@ -335,11 +335,13 @@ class SequencerCore(NumberedCore):
             if len(self._requested) < MOST_HEADERS:
                 self._requested.update(others)
             return ()
-        known = {
-            each: place for each in headers if (place := delivery.place_of(each.id)) is not None
-        }
+        known = [
+            (place, each)
+            for each in headers
+            if (place := delivery.places.place_of(each.id)) is not None
+        ]
         effects = [Send((Known(sort_places(known), self._depth),), (site,))]
-        if strange := [each for each in others if each not in delivery.unnumbered]:
+        if strange := [each for each in others if each.id not in delivery.unnumbered]:
             effects.append(Send((Request(sort_headers(strange)),), (self._leader,)))
         return effects
 
@@ -365,10 +367,12 @@ class SequencerCore(NumberedCore):
         return effects
 
     def _leave_passed_epoch(self) -> list[OrderEffect]:
-        """Leave an epoch whose numbers are late, since places of a higher one came otherwise."""
-        if self._epoch is None or self._epoch.counter >= self._reached:
+        """Leave an epoch whose numbers are late, since places of a higher one came otherwise, or
+        whose sequencer does not know all places."""
+        is_passed = self._epoch is not None and self._epoch.counter < self._reached
+        if self._epoch is None or not (is_passed or self._is_contradicted):
             return []
-        self._epoch = None
+        self._epoch, self._is_contradicted = None, False
         if self._leader == self.site:
             return []
         return [Send((Follow(self._counter),), (self._leader,))]

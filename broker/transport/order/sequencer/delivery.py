@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from broker.transport.order.packet import Message, MessageId, Stamp
-from broker.transport.order.sequencer.packet import Delivered, Header, Places
+from broker.transport.order.sequencer.packet import Header, KnownNumbers
+from broker.transport.order.sequencer.place_table import PlaceTable
 
 #: Older incarnations of a site are dropped.
 _INCARNATIONS = 4
@@ -19,12 +20,14 @@ class Entry(NamedTuple):
     stamp: Stamp
     header: Header
     since: float
+    #: Numbers that are known behind it. None: up to its own one.
+    known: KnownNumbers | None = None
 
 
 class Delivery:
-    """Messages that wait, entries of the order that wait for their message, and known stamps.
+    """Messages that wait, entries of the order that wait for their message, and known places.
 
-    `most` bounds the known stamps: the oldest are dropped first.
+    `most` bounds the places.
     """
 
     def __init__(self, most: int) -> None:
@@ -33,12 +36,11 @@ class Delivery:
         #: In order.
         self.entries: deque[Entry] = deque()
         #: Messages without a number, with the times of their arrivals.
-        self.unnumbered: dict[Header, float] = {}
-        self._most = most
+        self.unnumbered: dict[MessageId, tuple[Header, float]] = {}
+        self.places = PlaceTable(most)
         # Messages that are not delivered with their arrivals, by site and incarnation, then number.
         self._messages: dict[tuple[str, int], OrderedDict[int, tuple[Message, float]]] = {}
-        self._places: OrderedDict[MessageId, tuple[Stamp, Header]] = OrderedDict()
-        self._numbered: set[MessageId] = set()
+        self._numbered: dict[MessageId, Stamp] = {}
         # Of dropped entries: their times, so that they do not wait anew.
         self._since: dict[MessageId, float] = {}
 
@@ -46,7 +48,7 @@ class Delivery:
         id = message.id
         self._messages.setdefault(id[:2], OrderedDict())[id.number] = message, now
         if id not in self._numbered:
-            self.unnumbered[header_of(message)] = now
+            self.unnumbered[id] = header_of(message), now
 
     def is_delivered(self, id: MessageId) -> bool:
         return id.number <= self.delivered.get(id[:2], 0)
@@ -54,6 +56,14 @@ class Delivery:
     def is_waiting(self, id: MessageId) -> bool:
         """Return True if the message has arrived and is not delivered."""
         return id.number in self._messages.get(id[:2], ())
+
+    @property
+    def is_waiting_for_order(self) -> bool:
+        """True if a message or a number waits."""
+        return bool(self._messages or self.entries)
+
+    def unnumbered_headers(self) -> list[Header]:
+        return [header for header, _ in self.unnumbered.values()]
 
     def waiting_since(self) -> float | None:
         """Return the arrival of the oldest message that is not delivered."""
@@ -65,78 +75,83 @@ class Delivery:
         return id in self._numbered
 
     def is_without_place(self, id: MessageId) -> bool:
-        return id not in self._numbered and id not in self._places
+        return id not in self._numbered and self.places.place_of(id) is None
 
-    def place_of(self, id: MessageId) -> Stamp | None:
-        known = self._places.get(id)
-        return None if known is None else known[0]
-
-    def add_entry(self, stamp: Stamp, header: Header, now: float) -> None:
+    def add_entry(
+        self, stamp: Stamp, header: Header, now: float, known: KnownNumbers | None = None
+    ) -> None:
         id = header.id
-        if not self.is_delivered(id) and id not in self._numbered:
-            self.entries.append(Entry(stamp, header, self._since.get(id, now)))
-            self._numbered.add(id)
-            self.unnumbered.pop(header, None)
+        if self.is_delivered(id):
+            # It is missing here, and later ones were delivered.
+            self.places.add_place(header, stamp)
+        elif id not in self._numbered:
+            self.entries.append(Entry(stamp, header, self._since.get(id, now), known))
+            self._numbered[id] = stamp
+            self.unnumbered.pop(id, None)
+
+    def add_known(self, known: KnownNumbers) -> None:
+        """Record that another site has told all these numbers, the last entries among them."""
+        if self.entries:
+            self.entries[-1] = self.entries[-1]._replace(known=known)
+        else:
+            self.places.add_known(known)
 
     def pop_entry(self) -> None:
-        self._numbered.discard(self.entries.popleft().header.id)
+        stamp, header, _, known = self.entries.popleft()
+        self._numbered.pop(header.id, None)
+        if known is None:
+            self.places.add_number(stamp)
+        else:
+            self.places.add_known(known)
 
     def drop_entries(self, now: float) -> None:
         """Drop numbers that other sites may not have."""
         self._since = {entry.header.id: entry.since for entry in self.entries}
         self.entries.clear()
         self._numbered.clear()
+        self.places.forget_uncovered()
         for messages in self._messages.values():
             for message, _ in messages.values():
-                self.unnumbered.setdefault(header_of(message), now)
+                self.unnumbered.setdefault(message.id, (header_of(message), now))
 
-    def add_place(self, header: Header, stamp: Stamp) -> None:
-        self._places[header.id] = stamp, header
-        if len(self._places) > self._most:
-            self._places.popitem(last=False)
+    def restore(self, id: MessageId, stamp: Stamp) -> None:
+        """Record the place of a message that the order does not deliver."""
+        self.places.add_place(Header(id, frozenset()), stamp)
+        if id[:2] not in self._messages:
+            self.count_delivered(id)
 
     def take_messages(self, id: MessageId, stamp: Stamp) -> Iterator[tuple[Message, Stamp]]:
         """Yield a message, and before it earlier ones of its sender (R15).
 
-        Without a known place they get the stamp of the message itself.
+        Without a lower place they get the stamp of the message itself.
         """
         messages = self._messages[id[:2]]
         while messages and (number := next(iter(messages))) <= id.number:
             message, _ = messages.pop(number)
-            known = None if number == id.number else self.place_of(message.id)
-            place = stamp if known is None else known
-            header = header_of(message)
-            self._count_delivered(message.id)
-            self.unnumbered.pop(header, None)
-            self.add_place(header, place)
+            place = min(stamp, self._number_of(message.id) or stamp)
+            self.count_delivered(message.id)
+            self.unnumbered.pop(message.id, None)
+            self.places.add_place(header_of(message), place)
+            if place == stamp and number != id.number:
+                self.places.mark_uncovered(message.id)
             yield message, place
         if not messages:
             del self._messages[id[:2]]
 
-    def _count_delivered(self, id: MessageId) -> None:
+    def _number_of(self, id: MessageId) -> Stamp | None:
+        place = self.places.place_of(id)
+        return self._numbered.get(id) if place is None else place
+
+    def count_delivered(self, id: MessageId) -> None:
         if id[:2] not in self.delivered:
             known = sorted(key for key in self.delivered if key[0] == id.site)
             for key in known[: max(0, len(known) + 1 - _INCARNATIONS)]:
                 del self.delivered[key]
-        self.delivered[id[:2]] = id.number
-
-    def places_beyond(self, delivered: Delivered) -> dict[Header, Stamp]:
-        """Return known stamps of messages that a site has not delivered."""
-        return {
-            header: stamp
-            for stamp, header in self._places.values()
-            if header.id.number > delivered.get(header.id[:2], 0)
-        }
+        self.delivered[id[:2]] = max(id.number, self.delivered.get(id[:2], 0))
 
 
 def header_of(message: Message) -> Header:
     return Header(message.id, message.connected)
-
-
-def sort_places(places: Mapping[Header, Stamp]) -> Places:
-    """Return places in the order of their stamps."""
-    pairs = ((stamp, header) for header, stamp in places.items())
-    return tuple(sorted(pairs, key=lambda pair: (pair[0], pair[1].id.number)))
 
 
 def sort_headers(headers: Iterable[Header]) -> tuple[Header, ...]:

@@ -7,7 +7,7 @@ from itertools import repeat
 
 from broker.errors import ProtocolError
 from broker.transport.order.base_core import OrderCore
-from broker.transport.order.effects import LATE, OrderEffect, Suspect
+from broker.transport.order.effects import LATE, Move, OrderEffect, Place, Suspect
 from broker.transport.order.instant import Instant
 from broker.transport.order.packet import Message, MessageId, Stamp
 from broker.transport.order.sequencer.delivery import Delivery
@@ -15,9 +15,12 @@ from broker.transport.order.sequencer.packet import (
     MOST_HEADERS,
     NUMBER_BITS,
     Delivered,
+    Epoch,
     Header,
+    KnownNumbers,
     Places,
 )
+from broker.transport.order.sequencer.place_table import coverage_of
 from broker.transport.order.settings import OrderSettings
 
 #: A counter further ahead of the highest known one is an error.
@@ -31,6 +34,8 @@ class NumberedCore(OrderCore):
 
     A number whose message does not arrive is passed over: at once if it can not arrive, else after
     `entry_patience`. The message is late then, and its site is suspected.
+
+    A delivered message moves to a lower number, if another site has given it one.
     """
 
     def __init__(self, site: str, incarnation: int, settings: OrderSettings, floor: int) -> None:
@@ -41,6 +46,29 @@ class NumberedCore(OrderCore):
         self._stuck_until: float | None = None  # the first entry waits for its message
         # Messages of connected sites for which this site has waited in vain.
         self._overdue: set[MessageId] = set()
+        # The sequencer has numbered messages that have lower places here, one of them just now.
+        self._contradicted: set[MessageId] = set()
+        self._is_contradicted = False
+
+    def find_stamp(self, id: MessageId, stamp: Stamp | None, at: Instant) -> Stamp | None:
+        table = self._delivery.places
+        known = [each for each in (stamp, table.place_of(id)) if each is not None]
+        if known:
+            return min(known)
+        if self.connected or self._delivery.is_waiting_for_order:
+            return None
+        stamp = self._take_number(at)
+        table.add_place(Header(id, frozenset()), stamp)
+        table.add_number(stamp)
+        return stamp
+
+    def place(self, id: MessageId, stamp: Stamp) -> Place | None:
+        self._count_epoch(stamp)
+        self._delivery.restore(id, stamp)
+        return super().place(id, stamp)
+
+    def take_back(self, id: MessageId, stamp: Stamp) -> None:
+        super().take_back(id, self._delivery.places.place_of(id) or stamp)
 
     def check_stamp(self, site: str, stamp: Stamp, at: Instant) -> None:
         self._check_counter(site, stamp.time >> NUMBER_BITS)
@@ -65,8 +93,12 @@ class NumberedCore(OrderCore):
         """Deliver the message if its place has passed."""
         self._delivery.add_message(message, at.now)
         self._waiting_bytes += message.cost
-        place = self._delivery.place_of(message.id)
+        place = self._delivery.places.place_of(message.id)
         return [] if place is None else self._deliver_from(message.id, place)
+
+    def _take_number(self, at: Instant) -> Stamp:
+        """Return the next number of this site, which is alone, and has nothing that waits."""
+        raise NotImplementedError
 
     def _drop_unsent(self, site: str, headers: Sequence[Header]) -> list[Header]:
         """Drop messages of this process that it never sent, and count the packet.
@@ -92,6 +124,15 @@ class NumberedCore(OrderCore):
         for stamp, _ in places:
             self._check_counter(site, stamp.time >> NUMBER_BITS)
 
+    @staticmethod
+    def _check_sequencer(site: str, epoch: Epoch) -> None:
+        if epoch.sequencer != site:
+            raise ProtocolError(f"{site} is not the sequencer of {epoch}")
+
+    def _raise_counter(self, site: str, counter: int) -> None:
+        self._check_counter(site, counter)
+        self._counter = max(self._counter, counter)
+
     def _check_counter(self, site: str, counter: int) -> None:
         if counter > self._counter + MOST_AHEAD:
             raise ProtocolError(f"the epoch {counter} of {site} is too far ahead")
@@ -105,11 +146,48 @@ class NumberedCore(OrderCore):
         self._delivery.drop_entries(at.now)
         self._stuck_until = None
 
-    def _adopt_places(self, places: Places, at: Instant) -> None:
-        """Let places of earlier epochs precede the numbers of this one."""
+    def _adopt_places(self, places: Places, known: KnownNumbers, at: Instant) -> list[OrderEffect]:
+        """Let places of earlier epochs precede the numbers of this one.
+
+        The numbers of `known` are those of its sender, which has told all places.
+        """
+        effects: list[OrderEffect] = []
+        table = self._delivery.places
+        is_covered = coverage_of(table.known)
         for stamp, header in places:
-            if self._delivery.place_of(header.id) is None:
-                self._delivery.add_entry(stamp, header, at.now)
+            place = table.place_of(header.id)
+            if place is None or stamp < place:
+                if is_covered(stamp):
+                    table.mark_uncovered(header.id)
+                effects += self._add_place(stamp, header, at, {})
+        self._delivery.add_known(known)
+        return effects
+
+    def _add_place(
+        self, stamp: Stamp, header: Header, at: Instant, known: KnownNumbers | None = None
+    ) -> list[OrderEffect]:
+        """Add an entry, or move a message that has a place."""
+        id, table = header.id, self._delivery.places
+        place = table.place_of(id)
+        if place is None:
+            self._delivery.add_entry(stamp, header, at.now, known)
+            return []
+        if place < stamp:
+            if id not in self._contradicted:
+                self._contradicted.add(id)
+                self._is_contradicted = True
+                table.mark_uncovered(id)
+                drop_beyond(self._contradicted, self._settings.history)
+            return []
+        return self._move(place, stamp, header)
+
+    def _move(self, before: Stamp, stamp: Stamp, header: Header) -> list[OrderEffect]:
+        """Let the lower place of a message count, of two that are known."""
+        self._delivery.places.add_place(header, stamp)
+        id = header.id
+        if stamp >= before or not self._history.remove(before, id):
+            return []
+        return [Move(id, before, stamp, self._history.add(stamp, id))]
 
     def _deliver_known(self, places: Places) -> list[OrderEffect]:
         """Deliver requested messages. Those between them may be missing here.
@@ -121,8 +199,10 @@ class NumberedCore(OrderCore):
             id = header.id
             if self._delivery.is_waiting(id) and not self._delivery.is_numbered(id):
                 effects += self._deliver_from(id, stamp)
-            elif self._delivery.is_without_place(id):
-                self._delivery.add_place(header, stamp)
+            elif (place := self._delivery.places.place_of(id)) is not None:
+                effects += self._move(place, stamp, header)
+            elif not self._delivery.is_numbered(id):
+                self._delivery.places.add_place(header, stamp)
         return effects
 
     def _deliver_entries(self, at: Instant) -> list[OrderEffect]:
@@ -130,7 +210,7 @@ class NumberedCore(OrderCore):
         delivery = self._delivery
         self._stuck_until = None
         while delivery.entries:
-            stamp, header, since = delivery.entries[0]
+            stamp, header, since, _ = delivery.entries[0]
             id = header.id
             if delivery.is_waiting(id):
                 effects += self._deliver_from(id, stamp)
@@ -141,9 +221,8 @@ class NumberedCore(OrderCore):
                         self._stuck_until = end
                         return effects
                     self._overdue.add(id)
-                    if len(self._overdue) > self._settings.history:
-                        self._overdue.pop()
-                delivery.add_place(header, stamp)
+                    drop_beyond(self._overdue, self._settings.history)
+                delivery.places.add_place(header, stamp)
             delivery.pop_entry()
         return effects
 
@@ -154,11 +233,19 @@ class NumberedCore(OrderCore):
         last = (0, 0) if origin is None else (origin.incarnation, origin.number)
         return id.site in self.connected and self.site in connected and last < id[1:]
 
-    def _deliver_from(self, id: MessageId, stamp: Stamp) -> list[OrderEffect]:
+    def _count_epoch(self, stamp: Stamp) -> None:
         self._reached = max(self._reached, stamp.time >> NUMBER_BITS)
         self._counter = max(self._counter, self._reached)
+
+    def _deliver_from(self, id: MessageId, stamp: Stamp) -> list[OrderEffect]:
+        self._count_epoch(stamp)
         effects: list[OrderEffect] = []
         for message, place in self._delivery.take_messages(id, stamp):
             self._waiting_bytes -= message.cost
             effects.append(self._deliver(message, place))
         return effects
+
+
+def drop_beyond(ids: set[MessageId], most: int) -> None:
+    if len(ids) > most:
+        ids.pop()

@@ -39,6 +39,10 @@ class Epoch(NamedTuple):
         return Stamp(self.counter << NUMBER_BITS | number, self.sequencer)
 
 
+#: For each epoch the number after the highest of those without a gap that a site knows.
+KnownNumbers: TypeAlias = Mapping[Epoch, int]
+
+
 @attrs.frozen
 class Follow:
     """Its sender takes numbers from the receiver from now on, and knows epochs up to `counter`."""
@@ -55,10 +59,11 @@ class Raised:
 
 @attrs.frozen
 class Takeover:
-    """Its sender begins an epoch and has delivered these."""
+    """Its sender begins an epoch, and has delivered and knows these."""
 
     epoch: Epoch
     delivered: Delivered
+    known: KnownNumbers
 
 
 @attrs.frozen
@@ -67,7 +72,8 @@ class Answer:
 
     epoch: Epoch
     delivered: Delivered
-    #: Stamps of messages that the receiver has not delivered, as far as its sender knows them.
+    known: KnownNumbers
+    #: Stamps that the receiver does not know, as far as its sender knows them.
     places: Places
     #: Messages without a number at its sender.
     waiting: tuple[Header, ...]
@@ -86,10 +92,14 @@ class Refusal:
 
 @attrs.frozen
 class Begin:
-    """The epoch begins, after these places of earlier epochs."""
+    """The epoch begins, after these places of earlier epochs.
+
+    With them the receiver knows all numbers that its sender knows.
+    """
 
     epoch: Epoch
     places: Places
+    known: KnownNumbers
 
 
 @attrs.frozen

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 
 from broker.transport.order.packet import Stamp
-from broker.transport.order.sequencer.packet import Answer, Epoch, Header
+from broker.transport.order.sequencer.packet import (
+    MOST_HEADERS,
+    Answer,
+    Begin,
+    Epoch,
+    Header,
+    KnownNumbers,
+    Places,
+)
+from broker.transport.order.sequencer.place_table import (
+    PlaceTable,
+    coverage_of,
+    merge_known,
+    merge_places,
+    sort_places,
+)
 
 
 class PendingTakeover:
@@ -29,13 +44,29 @@ class PendingTakeover:
     def is_complete(self, now: float) -> bool:
         return not self.awaited or now >= self.deadline
 
-    def merge_places(self, own: Mapping[Header, Stamp]) -> dict[Header, Stamp]:
-        """Return the stamps that any member knows. The lowest one of a message counts."""
-        merged = dict(own)
-        for answer in self.answers.values():
-            for stamp, header in answer.places:
-                merged[header] = min(stamp, merged.get(header, stamp))
-        return merged
+    def merge_places(self, *own: Iterable[tuple[Stamp, Header]]) -> Places:
+        """Return the places that any member knows. The lowest one of a message counts."""
+        tables = *own, *(answer.places for answer in self.answers.values())
+        return sort_places(merge_places(tables).values())
+
+    def merge_known(self, own: KnownNumbers) -> KnownNumbers:
+        """Return the numbers that any member knows."""
+        return merge_known((own, *(answer.known for answer in self.answers.values())))
+
+    def make_begins(
+        self, merged: Places, table: PlaceTable, known: KnownNumbers
+    ) -> Iterator[tuple[str, Begin]]:
+        """Yield each member, and the places that it may need. `table` has the merged places."""
+        for site, answer in sorted(self.answers.items()):
+            is_covered = coverage_of(answer.known)
+            places = tuple(
+                (stamp, header)
+                for stamp, header in merged
+                if not answer.has_delivered(header.id)
+                or table.is_uncovered(header.id)
+                or not is_covered(stamp)
+            )
+            yield site, Begin(self.epoch, places[-MOST_HEADERS:], known)
 
     def waiting_headers(self) -> set[Header]:
         """Return messages without a number at other members."""

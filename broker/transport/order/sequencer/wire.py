@@ -24,6 +24,7 @@ from broker.transport.order.sequencer.packet import (
     Follow,
     Header,
     Known,
+    KnownNumbers,
     Numbers,
     Places,
     Raised,
@@ -31,6 +32,7 @@ from broker.transport.order.sequencer.packet import (
     Request,
     Takeover,
 )
+from broker.transport.order.sequencer.place_table import MOST_EPOCHS
 from broker.transport.order.wire import (
     MAX_NAMES,
     MAX_SITES,
@@ -60,6 +62,11 @@ _Delivered: TypeAlias = Annotated[
     tuple[tuple[Site, Incarnation, Number], ...], Meta(max_length=4 * MAX_NAMES)
 ]
 
+#: Counter and sequencer of an epoch, number after the highest known one.
+_KnownNumbers: TypeAlias = Annotated[
+    tuple[tuple[_Counter, Site, _Index], ...], Meta(max_length=MOST_EPOCHS)
+]
+
 #: Functions that pack and unpack a field.
 _Converter: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
@@ -67,10 +74,10 @@ _Converter: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 _FORMATS: tuple[tuple[int, Any, tuple[Any, ...]], ...] = (
     (16, Follow, (_Counter,)),
     (17, Raised, (_Counter,)),
-    (18, Takeover, (_Epoch, _Delivered)),
-    (19, Answer, (_Epoch, _Delivered, _Places, _Rows)),
+    (18, Takeover, (_Epoch, _Delivered, _KnownNumbers)),
+    (19, Answer, (_Epoch, _Delivered, _KnownNumbers, _Places, _Rows)),
     (20, Refusal, (_Epoch, _Counter)),
-    (21, Begin, (_Epoch, _Places)),
+    (21, Begin, (_Epoch, _Places, _KnownNumbers)),
     (22, Numbers, (_Epoch, _Index, _Rows)),
     (23, Request, (_Rows,)),
     (24, Known, (_Places, _Depth)),
@@ -96,6 +103,7 @@ class SequencerCodec(PacketCodec):
         converters: dict[Any, _Converter] = {
             _Epoch: (self._pack_epoch, self._unpack_epoch),
             _Delivered: (self._pack_delivered, self._unpack_delivered),
+            _KnownNumbers: (self._pack_known, self._unpack_known),
             _Rows: (self._pack_headers, self._unpack_headers),
             _Places: (self._pack_places, self._unpack_places),
         }
@@ -134,6 +142,12 @@ class SequencerCodec(PacketCodec):
             (self._sender.name_of(site), incarnation): number
             for site, incarnation, number in packed
         }
+
+    def _pack_known(self, known: KnownNumbers) -> _KnownNumbers:
+        return tuple((*self._pack_epoch(epoch), number) for epoch, number in known.items())
+
+    def _unpack_known(self, packed: _KnownNumbers) -> KnownNumbers:
+        return {self._unpack_epoch((counter, site)): number for counter, site, number in packed}
 
     def _pack_headers(self, headers: Iterable[Header]) -> _Rows:
         places = ((Stamp(index, ""), header) for index, header in enumerate(headers))

@@ -86,7 +86,7 @@ def test_numbers_of_an_epoch_are_refused_after_the_answer_to_a_higher_one() -> N
     group.send("c", "x")
     header = Header(MessageId("c", 1, 1), frozenset("b"))
     old = Epoch(1, "a")
-    group.receive("c", "a", Begin(old, ()), Numbers(old, 0, (header,)))
+    group.receive("c", "a", Begin(old, (), {}), Numbers(old, 0, (header,)))
     assert group.texts("c") == []
     group.settle(("a", "b"), ("a", "c"))
     assert group.texts("c") == ["x"]
@@ -96,7 +96,7 @@ def test_numbers_of_an_epoch_are_refused_after_the_answer_to_a_higher_one() -> N
 def test_a_site_refuses_the_takeover_of_a_site_that_is_not_its_lowest() -> None:
     group = Group("sequencer")
     epoch = Epoch(100, "b")
-    group.receive("c", "b", Takeover(epoch, {}))
+    group.receive("c", "b", Takeover(epoch, {}, {}))
     assert group.transit["c", "b"].pop() == Refusal(epoch, 0)
 
 
@@ -270,16 +270,16 @@ def test_requests_for_messages_that_were_never_sent_are_counted_and_ignored() ->
     ("packet", "text"),
     [
         (Numbers(FOREIGN, 0, ()), "not the sequencer"),
-        (Begin(FOREIGN, ()), "not the sequencer"),
-        (Takeover(FOREIGN, {}), "not the sequencer"),
-        (Takeover(Epoch(2**30, "a"), {}), "too far ahead"),
+        (Begin(FOREIGN, (), {}), "not the sequencer"),
+        (Takeover(FOREIGN, {}, {}), "not the sequencer"),
+        (Takeover(Epoch(2**30, "a"), {}, {}), "too far ahead"),
         (Follow(2**30), "too far ahead"),
         (Refusal(Epoch(1, "b"), 2**30), "too far ahead"),
         (Request((UNSENT,) * 10_001), "10001 headers"),
-        (Takeover(Epoch(9, "a"), {("b", 1): 7}), "never sent"),
-        (Answer(Epoch(1, "b"), {("b", 1): 7}, (), ()), "never sent"),
+        (Takeover(Epoch(9, "a"), {("b", 1): 7}, {}), "never sent"),
+        (Answer(Epoch(1, "b"), {("b", 1): 7}, {}, (), ()), "never sent"),
         (Known(((Stamp(2**62, "a"), UNSENT),)), "too far ahead"),
-        (Answer(Epoch(1, "b"), {}, (), (UNSENT,)), "never sent"),
+        (Answer(Epoch(1, "b"), {}, {}, (), (UNSENT,)), "never sent"),
     ],
 )
 def test_a_wrong_packet_is_refused(packet: object, text: str) -> None:
