@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -27,10 +27,12 @@ class SiteChecker:
     """Checks the entries of one site, in the order of its log.
 
     After a failed commit events may count as late behind events that were not logged yet
-    (`lost_commits`).
+    (`lost_commits`). `moved` have other places now than in the log, and nothing is compared with
+    them.
     """
 
     lost_commits: bool = False
+    moved: Collection[MessageId] = ()
     keys: dict[MessageId, Key | None] = attrs.field(factory=dict)
     highest: Key | None = None
     late: int = 0
@@ -50,12 +52,13 @@ class SiteChecker:
         self._last[entry.site] = place
         if key is not None:
             is_late = self.highest is not None and key < self.highest
-            if entry.is_late and not is_late and not self.lost_commits:
+            if entry.is_late and not is_late and not (self.lost_commits or self.moved):
                 yield f"{name} is not late"
             if is_late and not entry.is_late:
                 yield f"{name} is late behind {self.highest}"
             yield from self._check_neighbours(entry, key)
-            self.highest = key if self.highest is None else max(key, self.highest)
+            if entry.id not in self.moved:
+                self.highest = key if self.highest is None else max(key, self.highest)
         self.keys[entry.id] = key
         self.late += entry.is_late
 
@@ -63,7 +66,8 @@ class SiteChecker:
         """A neighbour is known if this site has delivered it, in this process or shortly before."""
         for neighbour, is_before in ((entry.before, True), (entry.after, False)):
             found = None if neighbour is None else self.keys.get(neighbour)
-            if found is not None and (found < key) is not is_before:
+            is_moved = neighbour in self.moved or entry.id in self.moved
+            if found is not None and not is_moved and (found < key) is not is_before:
                 yield f"{entry.id} is not {'behind' if is_before else 'before'} {neighbour}"
         if entry.is_late and entry.after is None:
             yield f"{entry.id} is late and names no event behind it"

@@ -16,7 +16,7 @@ from broker.log.known_flows import stream_of
 from broker.streams.connection_links import ConnectionLinks
 from broker.testing.determinism import deterministic
 from broker.testing.simulated_network import NetworkWorld
-from broker.testing.transcripts import SiteChecker, compare_sites
+from broker.testing.transcripts import Key, SiteChecker, compare_sites, key_of
 from broker.testing.transport_network import CARRIED, INSTANCE, TransportNetwork
 from broker.transport.order import Instant, IOrderCore, MessageId, Stamp
 from plugins.rcm.options import RcmOptions
@@ -69,25 +69,31 @@ class Group:
         self.world.run(40.0)
         self.network.check_states()
         logs = {name: self.entries(name) for name in self.world.names}
-        checkers = {name: SiteChecker(self.lost_commits) for name in logs}
+        moves = {name: self.find_moves(name, entries) for name, entries in logs.items()}
+        checkers = {name: SiteChecker(self.lost_commits, moves[name]) for name in logs}
         found = [f"{name}: {each}" for name in logs for each in checkers[name].check(logs[name])]
-        for name in logs if not found else ():
-            self.move_messages(name, checkers[name])
+        for name, checker in checkers.items():
+            checker.keys |= moves[name]
         found += compare_sites(checkers) if not found else ()
         assert not found, "\n".join(found[:10])
         return logs
 
-    def move_messages(self, name: str, checker: SiteChecker) -> None:
-        """Give messages in a log the places that they have now. They move with a sequencer only."""
+    def find_moves(self, name: str, entries: Sequence[OrderEntry]) -> dict[Any, Key]:
+        """Return messages of a log that have other places now. It needs a sequencer."""
         transports = self.world[name].transports
         assert transports is not None
         transport: Any = next(each for each in transports if each.instance == INSTANCE)._transport
         core: IOrderCore = transport._group.core
-        for id, key in checker.keys.items():
-            assert key is not None, f"{name} has {id} without a stamp"
-            found = core.find_stamp(MessageId(*id), Stamp(key.stamp, key.tie), Instant(0.0, 0))
-            assert found is not None
-            checker.keys[id] = key._replace(stamp=found.time, tie=found.site)
+        found: dict[Any, Key] = {}
+        for entry in entries:
+            key = key_of(entry)
+            assert key is not None, f"{name} has {entry.id} without a stamp"
+            logged = Stamp(key.stamp, key.tie)
+            stamp = core.find_stamp(MessageId(*entry.id), logged, Instant(0.0, 0))
+            if stamp is not None and stamp != logged:
+                found[entry.id] = Key(stamp.time, stamp.site, entry.number)
+        assert self.order == "sequencer" or not found
+        return found
 
     def disturb(self, random: Random, kinds: Sequence[str]) -> None:
         """Do one thing to the group, while it publishes."""
