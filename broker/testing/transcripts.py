@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -29,16 +29,18 @@ class SiteChecker:
     """Checks the entries of one site, in the order of its log.
 
     After a failed commit events may count as late behind events that were not logged yet
-    (`lost_commits`).
+    (`lost_commits`). `moved` have other places now than in the log, and nothing is compared with
+    them.
     """
 
     lost_commits: bool = False
+    moved: Collection[MessageId] = ()
     keys: dict[MessageId, Key | None] = attrs.field(factory=dict)
     late: int = 0
     _deliveries: DeliveryCheck = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._deliveries = DeliveryCheck(has_lost_commits=self.lost_commits)
+        self._deliveries = DeliveryCheck(has_lost_commits=self.lost_commits or bool(self.moved))
 
     def check(self, entries: Sequence[OrderEntry]) -> Iterator[str]:
         for entry in entries:
@@ -49,7 +51,10 @@ class SiteChecker:
         if entry.id in self.keys:
             yield f"{entry.id} came twice"
         stamp = None if key is None else order.Stamp(key.stamp, key.tie)
+        highest = self._deliveries.highest
         wrong = self._deliveries.check(order.MessageId(*entry.id), stamp, is_late=entry.is_late)
+        if entry.id in self.moved:
+            self._deliveries.highest = highest
         if wrong is not None:
             yield wrong
         if key is not None:
@@ -61,7 +66,8 @@ class SiteChecker:
         """A neighbour is known if this site has delivered it, in this process or shortly before."""
         for neighbour, is_before in ((entry.before, True), (entry.after, False)):
             found = None if neighbour is None else self.keys.get(neighbour)
-            if found is not None and (found < key) is not is_before:
+            is_moved = neighbour in self.moved or entry.id in self.moved
+            if found is not None and not is_moved and (found < key) is not is_before:
                 yield f"{entry.id} is not {'behind' if is_before else 'before'} {neighbour}"
         if entry.is_late and entry.after is None:
             yield f"{entry.id} is late and names no event behind it"

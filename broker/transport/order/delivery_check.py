@@ -45,6 +45,10 @@ class DeliveryCheck:
         """Handle that a delivered message was not logged after all. It comes again."""
         place = id[1:]
         self._last[id.site] = min(self._last.get(id.site, place), (place[0], place[1] - 1))
+        self.lower()
+
+    def lower(self) -> None:
+        """Handle that a delivered message has a lower place, or none, from now on."""
         # The highest one that counts is not known any more.
         self._is_lowered = True
 

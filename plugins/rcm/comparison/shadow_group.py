@@ -8,7 +8,7 @@ from typing import Final
 
 from broker.errors import BrokerError, ProtocolError
 from broker.transport.effects import Failed
-from broker.transport.order import Deliver, Instant, OrderEffect, Send, Suspect
+from broker.transport.order import Deliver, Instant, Move, OrderEffect, Send, Suspect
 from plugins.rcm.comparison.outbox import Outbox
 from plugins.rcm.comparison.packet import Answer, Offer, Released, Suspicion
 from plugins.rcm.comparison.peer import Peer
@@ -211,6 +211,9 @@ class ShadowGroup:
                     self._change_view(shadow, at)
                     self._out.add(Suspicion(shadow.variant), [site])
                     self._offer_at[shadow.variant, site] = at.now + RETURN
+                case Move():
+                    record_deliveries()
+                    record.move(at.now)
                 case Failed(error, site):
                     record_deliveries()
                     self._fail(str(site), error, at)

@@ -125,6 +125,10 @@ class SiteComparison(GroupObserver):
             self._delivering.take_back(id, now)
         return []
 
+    def move(self, id: MessageId, before: Stamp, stamp: Stamp, now: float) -> list[GroupEffect]:
+        self._delivering.move(now)
+        return []
+
     # ----------------------------------------------------------------- links
 
     def connect(self, site: str, now: float) -> list[GroupEffect]:

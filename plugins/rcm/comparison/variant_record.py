@@ -21,6 +21,8 @@ MOST_EARLY: Final = 1_024
 NUMBER_WIDTH: Final = 32
 #: Seconds after a failed commit: others may be under way, and its messages come again.
 UNCHECKED: Final = 60.0
+#: Seconds after a move until it has reached all connected sites.
+MOVING: Final = 5.0
 #: Characters of a violation.
 _LONGEST: Final = 200
 
@@ -112,8 +114,16 @@ class VariantRecord:
     def take_back(self, id: MessageId, now: float) -> None:
         """Handle that a delivered message was not logged after all. It comes again."""
         self.check.take_back(id)
-        self._checked_from = now + UNCHECKED
-        self.blocks.suspend(self._checked_from)
+        self._suspend(now + UNCHECKED)
+
+    def move(self, now: float) -> None:
+        """Handle that a delivered message has another place from now on, at other sites later."""
+        self.check.lower()
+        self._suspend(now + MOVING)
+
+    def _suspend(self, until: float) -> None:
+        self._checked_from = max(self._checked_from, until)
+        self.blocks.suspend(until)
 
     def change_view(self, connected: frozenset[str], now: float) -> None:
         """Handle a change of the connected sites, if it is one."""

@@ -10,20 +10,18 @@ from unittest.mock import patch
 from twisted.internet.defer import Deferred
 
 from broker.config.stacks import StackInstance
-from broker.event.annotation import annotation_of
 from broker.event.order_entry import OrderEntry, decode_order_entry
-from broker.log.known_flows import stream_of
 from broker.streams.contract import FlowBatch, ISitesTransport
 from broker.streams.instance import TransportInstance
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
-from broker.testing.transcripts import SiteChecker, compare_sites
-from broker.testing.transport_network import CARRIED, INSTANCE, TransportNetwork
+from broker.testing.transport_network import INSTANCE, TransportNetwork
 from plugins.rcm.effects import DeliverMessage
 from plugins.rcm.membership import Membership
 from plugins.rcm.options import RcmOptions
 from plugins.rcm.stack import rcm_links
 from plugins.rcm.transport import RcmTransport, rcm_transport
+from tests.simulation.network.rcm_transcripts import check_transcripts
 
 
 def address_of(name: str, port: int = 9000) -> str:
@@ -145,17 +143,6 @@ class SiteGroup:
 
         self.world.run_until(lambda: find() == expected, 100.0)
 
-    def entries(self, name: str) -> list[OrderEntry]:
-        """Return the entries in the log of a site, in the order of delivery."""
-        log = self.world[name].event_log
-        found = [
-            decode_order_entry(annotation_of(event.record))
-            for event in self.world.wait(log.read(1, 1 << 40, 1 << 60))
-            if stream_of(event.record) == CARRIED and not event.is_withheld
-        ]
-        assert None not in found, f"{name} has an event without an entry"
-        return [entry for entry in found if entry is not None]
-
     def settle(self, names: Sequence[str]) -> dict[str, list[OrderEntry]]:
         """Wait for all events, and compare the transcripts of sites."""
         self.world.heal_transports()
@@ -163,10 +150,5 @@ class SiteGroup:
         self.network.settle(120.0)
         self.world.run(40.0)
         self.network.check_states(names)
-        logs = {name: self.entries(name) for name in names}
         # An event may be late behind a change, which is in no log.
-        checkers = {name: SiteChecker(lost_commits=True) for name in names}
-        found = [f"{name}: {each}" for name in names for each in checkers[name].check(logs[name])]
-        found += compare_sites(checkers) if not found else ()
-        assert not found, "\n".join(found[:10])
-        return logs
+        return check_transcripts(self.world, self.order, names, lost_commits=True)

@@ -11,19 +11,16 @@ import pytest
 
 from broker.config.stacks import StackInstance
 from broker.errors import ConfigurationError
-from broker.event.annotation import annotation_of
-from broker.event.order_entry import OrderEntry, decode_order_entry
-from broker.log.known_flows import stream_of
+from broker.event.order_entry import OrderEntry
 from broker.streams.connection_links import ConnectionLinks
 from broker.testing.determinism import deterministic
 from broker.testing.simulated_network import NetworkWorld
-from broker.testing.transcripts import SiteChecker, compare_sites
-from broker.testing.transport_network import CARRIED, INSTANCE, TransportNetwork
-from broker.transport.order import Instant, IOrderCore, MessageId, Stamp
+from broker.testing.transport_network import INSTANCE, TransportNetwork
 from plugins.rcm.options import RcmOptions
 from plugins.rcm.settings import RcmLinkSettings
 from plugins.rcm.stack import rcm_links
 from plugins.rcm.transport import rcm_transport
+from tests.simulation.network.rcm_transcripts import check_transcripts
 
 VARIANTS = ("logical", "sequencer", "real-time", "hybrid")
 
@@ -64,18 +61,6 @@ class Group:
         # The full disks of a schedule lose commits.
         self.lost_commits = False
 
-    def entries(self, name: str) -> list[OrderEntry]:
-        """Return the entries in the log of a site, in the order of delivery."""
-        log = self.world[name].event_log
-        events = self.world.wait(log.read(1, 1 << 40, 1 << 60))
-        found = [
-            decode_order_entry(annotation_of(event.record))
-            for event in events
-            if stream_of(event.record) == CARRIED and not event.is_withheld
-        ]
-        assert None not in found, f"{name} has an event without an entry"
-        return [entry for entry in found if entry is not None]
-
     def settle(self) -> dict[str, list[OrderEntry]]:
         """Wait for all events, and check guarantees and transcripts."""
         self.world.heal_transports()
@@ -84,26 +69,9 @@ class Group:
         # Sites without a subscription get all events, too.
         self.world.run(40.0)
         self.network.check_states()
-        logs = {name: self.entries(name) for name in self.world.names}
-        checkers = {name: SiteChecker(self.lost_commits) for name in logs}
-        found = [f"{name}: {each}" for name in logs for each in checkers[name].check(logs[name])]
-        for name in logs if not found else ():
-            self.move_messages(name, checkers[name])
-        found += compare_sites(checkers) if not found else ()
-        assert not found, "\n".join(found[:10])
-        return logs
-
-    def move_messages(self, name: str, checker: SiteChecker) -> None:
-        """Give messages in a log the places that they have now. They move with a sequencer only."""
-        transports = self.world[name].transports
-        assert transports is not None
-        transport: Any = next(each for each in transports if each.instance == INSTANCE)._transport
-        core: IOrderCore = transport._group.core
-        for id, key in checker.keys.items():
-            assert key is not None, f"{name} has {id} without a stamp"
-            found = core.find_stamp(MessageId(*id), Stamp(key.stamp, key.tie), Instant(0.0, 0))
-            assert found is not None
-            checker.keys[id] = key._replace(stamp=found.time, tie=found.site)
+        return check_transcripts(
+            self.world, self.order, self.world.names, lost_commits=self.lost_commits
+        )
 
     def disturb(self, random: Random, kinds: Sequence[str]) -> None:
         """Do one thing to the group, while it publishes."""

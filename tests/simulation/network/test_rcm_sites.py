@@ -16,6 +16,7 @@ from broker.testing.transport_network import CARRIED, INSTANCE
 from plugins.rcm.handshake import decode_offer, encode_offer
 from plugins.rcm.site_list import Change, SiteRecord
 from tests.simulation.network.rcm_group import SiteGroup, address_of, recorded_deliveries
+from tests.simulation.network.rcm_transcripts import read_entries
 
 VARIANTS = ("logical", "sequencer", "real-time", "hybrid")
 FOUR = ("n0", "n1", "n2", "n3")
@@ -61,7 +62,7 @@ def test_sites_join_and_leave_at_one_place(order: str) -> None:
         tails = [tuple(delivered[name][place[name] - 4 : place[name] + 5]) for name in changes]
         assert tails[0] == tails[1] == tails[2]
         # The others go on without waiting; what is in logs stays.
-        logs = {name: group.entries(name) for name in changes}
+        logs = {name: read_entries(world, name) for name in changes}
         assert all(len(logs[name]) == before + 9 for name in logs)
         assert not any(entry.is_late for name in logs for entry in logs[name][before:])
         check_refused(group, "n1", "was removed from the group tested by an operator of n3")

@@ -117,6 +117,7 @@ class Delivery:
     def restore(self, id: MessageId, stamp: Stamp) -> None:
         """Record the place of a message that the order does not deliver."""
         self.places.add_place(Header(id, frozenset()), stamp)
+        self.places.add_next_number(stamp)
         if id[:2] not in self._messages:
             self.count_delivered(id)
 

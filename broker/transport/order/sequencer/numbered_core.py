@@ -58,8 +58,7 @@ class NumberedCore(OrderCore):
         if self.connected or self._delivery.is_waiting_for_order:
             return None
         stamp = self._take_number(at)
-        table.add_place(Header(id, frozenset()), stamp)
-        table.add_number(stamp)
+        self._delivery.restore(id, stamp)
         return stamp
 
     def place(self, id: MessageId, stamp: Stamp) -> Place | None:

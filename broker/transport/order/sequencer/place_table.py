@@ -51,9 +51,14 @@ class PlaceTable:
     def add_number(self, stamp: Stamp) -> None:
         """Record that the places of this number and of all before it in its epoch are known."""
         epoch = epoch_of(stamp)
-        self.known[epoch] = (stamp.time & (1 << NUMBER_BITS) - 1) + 1
+        self.known[epoch] = number_of(stamp) + 1
         if len(self.known) > MOST_EPOCHS:
             del self.known[min(self.known)]
+
+    def add_next_number(self, stamp: Stamp) -> None:
+        """Record that the place of this number is known. It counts behind the one before it."""
+        if number_of(stamp) == self.known.get(epoch_of(stamp), 0):
+            self.add_number(stamp)
 
     def add_known(self, known: KnownNumbers) -> None:
         """Record that all places are known that another site has told, and knows."""
@@ -82,14 +87,17 @@ def epoch_of(stamp: Stamp) -> Epoch:
     return Epoch(stamp.time >> NUMBER_BITS, stamp.site)
 
 
+def number_of(stamp: Stamp) -> int:
+    return stamp.time & (1 << NUMBER_BITS) - 1
+
+
 def coverage_of(known: KnownNumbers) -> Callable[[Stamp], bool]:
     """Return a function that returns True for numbers that a site knows."""
     lowest = min(known) if len(known) >= MOST_EPOCHS else Epoch(0, "")
 
     def is_covered(stamp: Stamp) -> bool:
         epoch = epoch_of(stamp)
-        number = stamp.time & (1 << NUMBER_BITS) - 1
-        return epoch < lowest or number < known.get(epoch, 0)
+        return epoch < lowest or number_of(stamp) < known.get(epoch, 0)
 
     return is_covered
 

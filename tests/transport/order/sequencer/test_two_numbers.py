@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.transport.order import VARIANTS, MessageId, Move, Place, Stamp
 from broker.transport.order.sequencer.packet import Answer, Begin, Header, Known
 from tests.transport.order.group import SETTINGS, Group
@@ -51,12 +53,18 @@ def test_a_follower_with_a_lower_place_asks_for_another_epoch() -> None:
     assert [group.texts(site)[-1] for site in "abc"] == ["y"] * 3
 
 
-def test_known_numbers_are_not_told_again() -> None:
+@pytest.mark.parametrize("has_restarted", [False, True])
+def test_known_numbers_are_not_told_again(has_restarted: bool) -> None:
     group = Group("sequencer")
     for site in "abcabc":
         group.send(site, "x")
         group.settle()
     group.isolate("c")
+    if has_restarted:
+        delivered, floor = group.delivered["c"], group.cores["c"].floor
+        group.cores["c"] = VARIANTS["sequencer"].create_core("c", 2, SETTINGS, floor)
+        for each in delivered:
+            group.cores["c"].place(each.message.id, each.stamp)
     assert group.connect("a", "c")
     assert group.connect("c", "a")
     sent: list[object] = []
