@@ -51,7 +51,7 @@ class Block:
 
 
 class Progress(NamedTuple):
-    """What a site has told: all its later messages have stamps above `time`."""
+    """A report of a site: all its later messages have stamps above `time`."""
 
     view: int
     time: int
@@ -75,9 +75,9 @@ class BlockSequence:
         self._known: dict[str, tuple[int, int]] = {}
         """Incarnation and number of the last message of each site."""
         self._told: dict[str, Progress] = {}
-        """What other sites have told, and holds here."""
+        """Reports of other sites that hold here: all messages before them are delivered."""
         self._untested: dict[str, Progress] = {}
-        """Likewise, but messages before it are not delivered yet."""
+        """Reports that wait for these messages."""
         self._open: Block | None = None
         self._waiting: deque[Block] = deque()
         self._waiting_bytes = 0
@@ -153,13 +153,13 @@ class BlockSequence:
         return True
 
     def record_progress(self, site: str, progress: Progress) -> None:
-        """Take what a site has told. What is not tested yet goes first."""
+        """Take a report of a site. An earlier one that waits goes first."""
         self._test(site)
         self._untested.setdefault(site, progress)
         self._test(site)
 
     def own_progress(self, incarnation: int, released: int) -> Progress | None:
-        """Return what other sites may be told."""
+        """Return the report for other sites; None before the first delivery."""
         if self.time is None:
             return None
         return Progress(self.view_mask, self.time, released, incarnation)
