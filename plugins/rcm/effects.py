@@ -115,14 +115,14 @@ class SendCertificates:
 
 
 @attrs.frozen
-class SendBeside:
+class SendPacket:
     """Send a packet of an observer to sites. It may be lost."""
 
     data: bytes
     sites: Sequence[str]
 
 
-LinkEffect: TypeAlias = SendData | SuspectSite | EndLink | SendCertificates | SendBeside
+LinkEffect: TypeAlias = SendData | SuspectSite | EndLink | SendCertificates | SendPacket
 GroupEffect: TypeAlias = (
     LinkEffect
     | SendMessages

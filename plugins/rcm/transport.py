@@ -50,10 +50,10 @@ from plugins.rcm.effects import (
     PassOn,
     ReportMissing,
     ReportStatus,
-    SendBeside,
     SendCertificates,
     SendData,
     SendMessages,
+    SendPacket,
     SuspectSite,
 )
 from plugins.rcm.entries import Entries, GroupName
@@ -136,7 +136,7 @@ class RcmTransport:
         if self._certificates is not None:
             self._observers.append(self._certificates)
         comparison = create_comparison(
-            *(options, context.instance, context.node, incarnation, core),
+            *(options, context.instance, context.node, self._terms.sites, incarnation, core),
             *(self._clock.read, self._sites.clock_of, self._now()),
         )
         if comparison is not None:
@@ -358,7 +358,7 @@ class RcmTransport:
                 self._observe(lambda each: each.miss(site, incarnation, last, now))
             case SendCertificates(site, data):
                 self._sites.send([data], [site])
-            case SendBeside(data, sites):
+            case SendPacket(data, sites):
                 self._sites.send([data], sites)
 
     # ----------------------------------------------------------------- of the sites

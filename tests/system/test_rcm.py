@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,6 +97,18 @@ async def wait_until_connected(nodes: Sequence[NodeProcess]) -> None:
                 pass
 
 
+async def compare(node: NodeProcess) -> dict[str, Any]:
+    """Return the output of `xmlbroker order compare`."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "broker.cli", "order", "compare", "--node", node.endpoint),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output
+    found: dict[str, Any] = json.loads(output)
+    return found
+
+
 @pytest.mark.parametrize(
     "order",
     [
@@ -104,7 +119,8 @@ async def wait_until_connected(nodes: Sequence[NodeProcess]) -> None:
     ],
 )
 def test_all_sites_see_one_order(tmp_path: Path, order: str) -> None:
-    nodes = make_sites(tmp_path, order)
+    variants = ("logical", "sequencer", "real-time", "hybrid")
+    nodes = make_sites(tmp_path, order, lambda _: f"compare = {list(variants)}\n")
 
     async def work() -> None:
         await wait_until_connected(nodes)
@@ -117,6 +133,10 @@ def test_all_sites_see_one_order(tmp_path: Path, order: str) -> None:
             for site in sites:
                 assert [entry.id for entry in site.entries] == [entry.id for entry in first]
                 assert not any(entry.is_late for entry in site.entries)
+        found = await compare(nodes[0])
+        counts = {each["variant"]: each["messages"] for each in found["variants"]}
+        assert counts.keys() == set(variants) and counts[order] == 90
+        assert all(each["kept"] for each in found["variants"]), found
 
     with run_nodes(nodes, MESH):
         run_within(work(), 3 * PATIENCE)

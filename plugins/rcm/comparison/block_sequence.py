@@ -51,7 +51,7 @@ class Block:
 
 
 class Progress(NamedTuple):
-    """What a site has told: all its later messages have stamps above `time`."""
+    """A report of a site: all its later messages have stamps above `time`."""
 
     view: int
     time: int
@@ -75,9 +75,9 @@ class BlockSequence:
         self._known: dict[str, tuple[int, int]] = {}
         """Incarnation and number of the last message of each site."""
         self._told: dict[str, Progress] = {}
-        """What other sites have told, and holds here."""
+        """Reports of other sites that hold here: all messages before them are delivered."""
         self._untested: dict[str, Progress] = {}
-        """Likewise, but messages before it are not delivered yet."""
+        """Reports that wait for these messages."""
         self._open: Block | None = None
         self._waiting: deque[Block] = deque()
         self._waiting_bytes = 0
@@ -130,12 +130,7 @@ class BlockSequence:
     # ----------------------------------------------------------------- sites
 
     @property
-    def view(self) -> frozenset[str]:
-        """The connected sites, and this one."""
-        return self._view
-
-    @property
-    def view_mask(self) -> int:
+    def _view_mask(self) -> int:
         return sum(1 << self._numbers[site] for site in self._view)
 
     def change_view(self, connected: frozenset[str], reference: int, now: float) -> bool:
@@ -153,16 +148,16 @@ class BlockSequence:
         return True
 
     def record_progress(self, site: str, progress: Progress) -> None:
-        """Take what a site has told. What is not tested yet goes first."""
+        """Take a report of a site. An earlier one that waits goes first."""
         self._test(site)
         self._untested.setdefault(site, progress)
         self._test(site)
 
     def own_progress(self, incarnation: int, released: int) -> Progress | None:
-        """Return what other sites may be told."""
+        """Return the report for other sites; None before the first delivery."""
         if self.time is None:
             return None
-        return Progress(self.view_mask, self.time, released, incarnation)
+        return Progress(self._view_mask, self.time, released, incarnation)
 
     def _test(self, site: str) -> None:
         progress = self._untested.get(site)
@@ -198,7 +193,7 @@ class BlockSequence:
 
     def _find_end(self) -> int:
         """Return the time up to which nothing comes from the sites of the view any more."""
-        mask, end = self.view_mask, 2**63
+        mask, end = self._view_mask, 2**63
         for site in self._view - {self._site}:
             told = self._told.get(site)
             if told is None or told.view != mask:
@@ -210,20 +205,16 @@ class BlockSequence:
         published = self.published
         previous = published.pop(block.index, None)
         self._leaf_bytes -= 0 if previous is None else len(previous.leaves)
+        # A block that is larger than the bound is compared, and its messages are not kept.
         copy = Block(block.index, True, block.leaves if is_whole else bytearray(block.leaves))
         published[block.index] = copy
         self._leaf_bytes += len(copy.leaves)
         while len(published) > MOST_PUBLISHED or self._leaf_bytes > MOST_LEAF_BYTES:
-            if len(published) == 1:
-                break
             self._leaf_bytes -= len(published.popitem(last=False)[1].leaves)
-        return self.digest_of(copy, is_whole=is_whole)
-
-    def digest_of(self, block: Block, *, is_whole: bool) -> Digest:
-        leaves = block.leaves
+        leaves = copy.leaves
         digest = blake2b(leaves, digest_size=DIGEST_BYTES).digest()
         last = b"" if is_whole else bytes(leaves[-LEAF.size :])
-        return Digest(block.index, self.view_mask, len(leaves) // LEAF.size, last, digest)
+        return Digest(block.index, self._view_mask, len(leaves) // LEAF.size, last, digest)
 
     # ----------------------------------------------------------------- within
 

@@ -17,16 +17,19 @@ def create_comparison(
     options: RcmOptions,
     stack: str,
     site: str,
+    sites: tuple[str, ...],
     incarnation: int,
     core: IOrderCore,
     read_clock: Callable[[float], int],
     clock_of: Callable[[str], ClockOffset | None],
     now: float,
 ) -> SiteComparison | None:
-    """Return the comparison of a site, whose order has this core; None if it compares nothing."""
+    """Return the comparison of a site, whose order has this core; None if it compares nothing.
+
+    `sites` are all of the group, in the same order everywhere.
+    """
     if not options.compare:
         return None
-    sites = tuple(sorted(options.sites))
     settings = OrderSettings(
         clock_delay=options.clock_delay,
         delta=options.delta,

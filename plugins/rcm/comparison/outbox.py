@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from plugins.rcm.comparison.packet import Batch, Packet, encode_packet
 from plugins.rcm.comparison.peer import Peer
-from plugins.rcm.effects import SendBeside
+from plugins.rcm.effects import SendPacket
 
 Part: TypeAlias = tuple[str, bytes]
 
@@ -17,7 +17,7 @@ class Outbox:
         self._incarnation = incarnation
         self._peers = peers
         self._parts: dict[str, list[Part]] = {}
-        self._effects: list[SendBeside] = []
+        self._effects: list[SendPacket] = []
 
     def add_part(self, variant: str, data: bytes, sites: Iterable[str]) -> None:
         for site in sites:
@@ -35,7 +35,7 @@ class Outbox:
         self._send_parts()
         self._send(packet, sites)
 
-    def take(self) -> list[SendBeside]:
+    def take(self) -> list[SendPacket]:
         """Return the effects since the last call."""
         self._send_parts()
         effects, self._effects = self._effects, []
@@ -56,4 +56,4 @@ class Outbox:
         data = encode_packet(packet)
         open_to = [each for each in sites if self._peers[each].has_room(len(data))]
         if open_to:
-            self._effects.append(SendBeside(data, open_to))
+            self._effects.append(SendPacket(data, open_to))

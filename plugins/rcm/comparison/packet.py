@@ -46,7 +46,7 @@ class _Packet(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
 
 
 class Released(NamedTuple):
-    """How much a site has released so far."""
+    """Numbers of what a site has released so far."""
 
     messages: _Count
     """Number of its last message."""

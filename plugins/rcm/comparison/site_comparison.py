@@ -251,12 +251,14 @@ class SiteComparison(GroupObserver):
         found = {
             "rejected": self._rejected,
             "clock_uncertainty": max((clock.uncertainty for clock in clocks), default=None),
-            "variants": [
-                {"delivers": each is self._delivering, **each.snapshot()}
-                for each in self._records.values()
-            ],
+            "variants": list(map(self._describe_variant, self._records.values())),
         }
         return {"comparison": found}
+
+    def _describe_variant(self, record: VariantRecord) -> dict[str, object]:
+        if record is self._delivering:
+            return {"delivers": True, **record.snapshot()}
+        return {"delivers": False, **record.snapshot(), "suspicions": record.suspicions}
 
     def describe_site(self, site: str, now: float) -> dict[str, object]:
         peer = self._peers.get(site)

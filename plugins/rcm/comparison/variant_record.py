@@ -1,4 +1,4 @@
-"""What one variant of the order has done at a site: delays, counts, and the checker's verdict."""
+"""Record of one variant of the order at a site: delays, counts, and the checker's verdict."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class VariantRecord:
         return bool(self.violations or any(each.different for each in self.peers.values()))
 
     def verdict(self) -> str:
-        """Return what was checked, and the first violation if there is one."""
+        """Return the first violation, or the checks that all deliveries have passed."""
         if self.first_violation:
             return f"violated: {self.first_violation}"
         for peer in self.peers.values():
@@ -161,7 +161,6 @@ class VariantRecord:
             "own_p99": _rounded(self.own.quantile(0.99)),
             "others_median": _rounded(self.others.quantile(0.5)),
             "others_p99": _rounded(self.others.quantile(0.99)),
-            "suspicions": self.suspicions,
             "extra_bytes": self.extra_bytes,
             "violations": self.violations,
             "sites": [

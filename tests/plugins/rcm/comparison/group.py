@@ -21,7 +21,7 @@ from broker.transport.order import (
 from broker.transport.view import LinkState
 from plugins.rcm.comparison.configuration import create_comparison
 from plugins.rcm.comparison.site_comparison import SiteComparison
-from plugins.rcm.effects import DeliverMessage, GroupEffect, SendBeside
+from plugins.rcm.effects import DeliverMessage, GroupEffect, SendPacket
 from plugins.rcm.observer import is_marked
 from plugins.rcm.options import RcmOptions
 from plugins.rcm.payload import Channel
@@ -73,7 +73,7 @@ class Group:
         variant = VARIANTS[self.order]
         core = variant.create_core(name, incarnation, OrderSettings(), round(self.now * 1000))
         comparison = create_comparison(
-            *(options, "g", name, incarnation, core),
+            *(options, "g", name, tuple(self.names), incarnation, core),
             *(lambda now: self.clock(name, now), lambda other: self._offset(name, other), self.now),
         )
         return Site(name, incarnation, core, variant.create_codec(tuple(self.names)), comparison)
@@ -158,7 +158,7 @@ class Group:
 
     def observe(self, name: str, effects: Iterable[GroupEffect]) -> None:
         for effect in effects:
-            assert isinstance(effect, SendBeside)
+            assert isinstance(effect, SendPacket)
             for other in effect.sites:
                 data = self.change(name, other, effect.data)
                 if data is not None:

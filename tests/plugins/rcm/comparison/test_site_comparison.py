@@ -9,6 +9,7 @@ import pytest
 from broker.transport.order import VARIANTS
 from broker.transport.order.sequencer.packet import Numbers
 from plugins.rcm.comparison.packet import Batch, Offer, Packet, decode_packet, encode_packet
+from plugins.rcm.comparison.peer import MOST_BUFFERED, Peer
 from plugins.rcm.comparison.variant_record import VariantRecord
 from tests.plugins.rcm.comparison.group import ALL, DELAY, Group
 
@@ -323,3 +324,11 @@ def test_arbitrary_packets_raise_nothing_and_do_not_touch_the_order() -> None:
     talk(group, 10, names="ab")
     group.run(4.0)
     assert len(group.sites["a"].delivered) == count + 2 * 19
+
+
+def test_what_is_buffered_for_a_site_that_is_not_connected_is_bounded() -> None:
+    peer = Peer("c")
+    sizes = [1_000 for _ in range(1_000) if peer.has_room(1_000)]
+    assert sum(sizes) <= MOST_BUFFERED and peer.dropped == 1_000 - len(sizes)
+    peer.link(is_linked=True)
+    assert all(peer.has_room(1_000) for _ in range(1_000))
