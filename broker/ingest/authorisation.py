@@ -15,6 +15,18 @@ from broker.matching.contract import Accepted, Refused, Verdict
 
 #: Raises `PeerError` for an event that no transport may carry.
 CheckCarriage: TypeAlias = Callable[[str, SecurityLevel], object]
+
+
+class Carriage:
+    """The transports of streams; this one carries everything."""
+
+    refuses = False
+    """Streams are refused that may have been allowed before."""
+
+    def check_carriage(self, stream: str, level: SecurityLevel) -> None:
+        """Raises `PeerError` for an event that no transport may carry."""
+
+
 #: Streams per publisher.
 _MAX_CACHED_STREAMS = 1_000
 

@@ -21,7 +21,7 @@ from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable
 from broker.ingest.acknowledgement_policy import LOCAL_ACKNOWLEDGEMENT, AcknowledgementPolicy
-from broker.ingest.authorisation import CheckCarriage, authorise_part
+from broker.ingest.authorisation import Carriage, authorise_part
 from broker.ingest.event_source import find_retry_error
 from broker.ingest.latest_versions import LatestVersions
 from broker.ingest.outcomes import PublishOutcomes
@@ -66,13 +66,13 @@ class Input:
         on_new_type: Callable[[str, str], object] = lambda *_: None,
         unsaved_dtds: UnsavedDtds = NO_UNSAVED_DTDS,
         annotate: Callable[[list[Entry]], list[Entry]] | None = None,
-        check_carriage: CheckCarriage | None = None,
+        carriage: Carriage | None = None,
     ) -> None:
         """`accept_undescribed` accepts well-formed events without a DTD. `on_new_type` is called
         at each type's first accepted event. No event is accepted while its DTD is in
         `unsaved_dtds`. `annotate` changes the records of entries just before they are appended.
-        `check_carriage` raises `PeerError` for the stream and level of an event that is refused."""
-        self._check_carriage = check_carriage or (lambda *_: None)
+        `carriage` refuses streams and levels of events."""
+        self._carriage = carriage or Carriage()
         self._annotate = annotate
         self._acknowledgement_policy = acknowledgement_policy
         self._accept_undescribed = accept_undescribed
@@ -136,6 +136,8 @@ class Input:
         self, publisher: Publisher, parts: list[Part], verdicts: list[Verdict]
     ) -> list[AuthorisedPart]:
         now = self._wall_clock()
+        if self._carriage.refuses:
+            publisher.allowed_streams.clear()
         authorised = []
         done = 0
         for part in parts:
@@ -143,7 +145,7 @@ class Input:
             done += part.count
             checked = authorise_part(
                 *(publisher, part, part_verdicts, self._log.deduplication, now),
-                self._check_carriage,
+                self._carriage.check_carriage,
             )
             for index, reason in checked.refused:
                 document = part.submission.batch.documents[index]

@@ -152,7 +152,7 @@ class Node:
             annotate=None
             if self.transports is None
             else self.transports.make_annotator(lambda: self.event_log.own_end),
-            check_carriage=None if self.transports is None else self.transports.check_carriage,
+            carriage=self.transports,
             acknowledgement_policy=LOCAL_ACKNOWLEDGEMENT
             if self.network is None
             else self.network.replicas.replicator,

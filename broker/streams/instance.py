@@ -56,8 +56,13 @@ class TransportInstance:
         plugin: ITransportPlugin,
         patterns: Sequence[StreamPattern],
         services: NodeServices,
+        on_refusal: Callable[[], object] = lambda: None,
     ) -> None:
-        """Raises `ConfigurationError` for options that do not fit."""
+        """`on_refusal` is called when it begins to refuse publications.
+
+        Raises `ConfigurationError` for options that do not fit.
+        """
+        self._on_refusal = on_refusal
         self.instance = stack.name
         self._stack = stack
         self.plugin = plugin
@@ -377,7 +382,9 @@ class TransportInstance:
             name=self.instance,
         )
         self.error = f"{type(error).__name__}: {error}"
-        self.refusal = error if isinstance(error, NotAllowed) else None
+        if isinstance(error, NotAllowed):
+            self.refusal = error
+            self._on_refusal()
         for link, ids in self._queries.items():
             for id in ids:
                 self._remove_interest(LinkKey(self.instance, link), id)

@@ -16,6 +16,7 @@ from broker.event.flow import CarryingPatterns, pattern_of, precedence
 from broker.event.place import Mark
 from broker.event.site_notice import SiteStatus
 from broker.event.stream import StreamPattern
+from broker.ingest.authorisation import Carriage
 from broker.matching.query.query import Query
 from broker.streams.annotator import AnnotateEntries, Annotator
 from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch, Guarantee
@@ -64,7 +65,7 @@ def transports_by_pattern(
     return {pattern: (plugin.name, plugin.version) for pattern, plugin in plugins.items()}
 
 
-class StreamTransports:
+class StreamTransports(Carriage):
     """Distributes committed events and interest among the transports."""
 
     def __init__(
@@ -83,7 +84,7 @@ class StreamTransports:
             default = [EVERYTHING] if name == DEFAULT_STACK else []
             stack = settings.stack(name)
             instance = self._instances[name] = TransportInstance(
-                stack, find_plugins(stack)[0], [*default, *patterns], services
+                stack, find_plugins(stack)[0], [*default, *patterns], services, self._refuse
             )
             self._by_pattern.update((pattern.text, instance) for pattern in patterns)
         # The default flow has no pattern.
@@ -91,6 +92,9 @@ class StreamTransports:
         self._announced: dict[Hashable, tuple[str, CarriedInterest]] = {}
         """Interest by key, with the key's name for the transports."""
         self._last_key = 0
+
+    def _refuse(self) -> None:
+        self.refuses = True
 
     def __iter__(self) -> Iterator[TransportInstance]:
         return iter(self._instances.values())

@@ -26,7 +26,8 @@ class RcmOptions:
 
     sites: dict[str, str] = required_setting(
         value_kind.table_of(value_kind.SITE_ADDRESS, least=1, most=MOST_SITES),
-        "Nodes of the group, each with the address at which it listens for the others.",
+        "Nodes of the group, each with the address at which it listens for the others. They count "
+        "at the first start; then the stored list does (`xmlbroker order admit`).",
         shown='{ a = "tcp:host=a.example:port=8770", b = "tcp:host=b.example:port=8770" }',
     )
     order: str = setting(

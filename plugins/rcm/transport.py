@@ -136,7 +136,7 @@ class RcmTransport:
         if self._certificates is not None:
             self._observers.append(self._certificates)
         comparison = create_comparison(
-            *(options, context.instance, context.node, self._terms.sites, incarnation, core),
+            *(options, context.instance, context.node, sites, incarnation, core),
             *(self._clock.read, self._sites.clock_of, self._now()),
         )
         if comparison is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import attrs
@@ -24,11 +24,21 @@ class Instance:
     proves: bool = True
     patterns: Sequence[StreamPattern] = (StreamPattern.parse("chat.>"),)
     clearance: SecurityLevel = SecurityLevel.MED
-    questions: list[dict[str, str]] = attrs.field(factory=list)
+    questions: list[object] = attrs.field(factory=list)
+
+    def provides(self, interface: object) -> bool:
+        return self.proves
+
+    def ask(self, interface: object, question: Callable[[Instance], object]) -> object:
+        return question(self)
 
     def prove(self, question: dict[str, str]) -> str:
         self.questions.append(question)
         return "proof"
+
+    def change_sites(self, *change: str) -> str:
+        self.questions.append(change)
+        return "sites"
 
 
 def answer(instances: list[Instance], identity: Identity | None = None, **arguments: str) -> Any:
@@ -65,3 +75,17 @@ def test_a_proof_needs_the_right_and_the_clearance_for_all_streams() -> None:
         with pytest.raises(error):
             answer([instance], attrs.evolve(anonymous, **changes))
         assert instance.questions == []
+
+
+def test_a_change_of_the_sites_needs_the_right_to_administer_and_a_group() -> None:
+    anonymous, one = anonymous_identity("c"), Instance("one")
+    answers = OrderAnswers(lambda: cast(Any, [one, Instance("mspaces", proves=False)]))
+    admit = Ask(1, "order-admit", {"stack": "one", "site": "d", "address": "tcp:host=d:port=1"})
+    remove = Ask(1, "order-remove", {"stack": "one", "site": "d"})
+    for answer_change, ask in ((answers.answer_admit, admit), (answers.answer_remove, remove)):
+        assert answer_change(anonymous, ask) == "sites"
+        with pytest.raises(NotAllowed):
+            answer_change(attrs.evolve(anonymous, administer=False), ask)
+    assert one.questions == [("admit", "d", "tcp:host=d:port=1"), ("remove", "d", "")]
+    with pytest.raises(UnknownStack, match="of these groups it is: one"):
+        answers.answer_admit(anonymous, Ask(1, "order-admit", {"stack": "mspaces", "site": "d"}))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from broker.client.asyncio_face import AsyncioClient, connect
+from broker.errors import NotAllowed
 from broker.event.order_entry import OrderEntry
 from examples.free_ports import free_port
 from tests.system.network_nodes import run_nodes
@@ -26,15 +28,24 @@ MESH = [(1, 0), (2, 0), (2, 1)]
 STREAM = "ops.zbw"
 
 
+def make_addresses() -> dict[str, str]:
+    return {name: f"tcp:host=127.0.0.1:port={free_port()}" for name in NAMES}
+
+
 def make_sites(
-    folder: Path, order: str = "hybrid", options: Callable[[str], str] = lambda name: ""
+    folder: Path,
+    order: str = "hybrid",
+    options: Callable[[str], str] = lambda name: "",
+    addresses: Mapping[str, str] | None = None,
+    sites_of: Callable[[str], Iterable[str]] = lambda name: NAMES,
 ) -> list[NodeProcess]:
-    """`options` returns further TOML of the stack at a site."""
+    """`options` returns further TOML of the stack at a site, `sites_of` its configured sites."""
     ports = [free_port() for _ in NAMES]
-    sites = ", ".join(f'{name} = "tcp:host=127.0.0.1:port={free_port()}"' for name in NAMES)
+    addresses = addresses or make_addresses()
     nodes = []
     for number, name in enumerate(NAMES):
         seeds = [f"127.0.0.1:{port}" for port in ports[:number]]
+        sites = ", ".join(f'{each} = "{addresses[each]}"' for each in sites_of(name))
         configuration = (
             f'[network]\ncluster = "alps"\n'
             f'listen = ["tcp:port={ports[number]}:interface=127.0.0.1"]\njoin = {seeds}\n'
@@ -163,6 +174,57 @@ def test_a_killed_site_gets_the_same_transcript(tmp_path: Path) -> None:
             assert transcripts[1] == transcripts[0] and transcripts[2] == transcripts[0]
             for site in sites:
                 _check_late(site.entries)
+
+    with run_nodes(nodes, MESH):
+        run_within(work(), 4 * PATIENCE)
+
+
+def change_sites(node: NodeProcess, *arguments: str) -> dict[str, str]:
+    """Run `xmlbroker order admit` or `remove`, and return the sites."""
+    done = subprocess.run(
+        [sys.executable, "-m", "broker.cli", "order", *arguments, "--node", node.endpoint],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    sites: dict[str, str] = json.loads(done.stdout)["sites"]
+    return sites
+
+
+def test_a_site_is_admitted_and_removed_by_an_operator(tmp_path: Path) -> None:
+    addresses = make_addresses()
+    nodes = make_sites(
+        tmp_path,
+        addresses=addresses,
+        sites_of=lambda name: ("a", "c") if name == "c" else ("a", "b"),
+    )
+
+    async def work() -> None:
+        await wait_until_connected(nodes[:2])
+        async with open_sites(nodes) as sites:
+            await asyncio.gather(*(site.publish(5) for site in sites[:2]))
+            found = await asyncio.to_thread(
+                change_sites, nodes[1], "admit", "ops-order", "c", addresses["c"]
+            )
+            assert found == addresses
+            await wait_until_connected(nodes)
+            await sites[2].wait_for(10)
+            await asyncio.gather(*(site.publish(5) for site in sites))
+            for site in sites:
+                await site.wait_for(25)
+            transcripts = [sorted(entry.id for entry in site.entries) for site in sites]
+            assert transcripts[0] == transcripts[1] == transcripts[2]
+
+            found = await asyncio.to_thread(change_sites, nodes[0], "remove", "ops-order", "c")
+            assert found.keys() == {"a", "b"}
+            await wait_until_connected(nodes[:2])
+            with pytest.raises(NotAllowed, match="was removed from the group ops-order"):
+                async with asyncio.timeout(PATIENCE):
+                    while True:
+                        await sites[2].publish(1)
+            await sites[0].publish(5)
+            await sites[1].wait_for(30)
 
     with run_nodes(nodes, MESH):
         run_within(work(), 4 * PATIENCE)

@@ -16,7 +16,7 @@ from broker.errors import ProtocolError
 VERSION: Final = 1
 #: Packets of the layer above begin with a smaller byte.
 FIRST_KIND: Final = b"\x80"
-MAX_OFFER_BYTES: Final = 16 * 1024
+MAX_OFFER_BYTES: Final = 64 * 1024
 MAX_REASON: Final = 32
 
 _START = struct.Struct(">BI")

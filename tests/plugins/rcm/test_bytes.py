@@ -10,6 +10,8 @@ import pytest
 
 from broker.errors import ProtocolError, VersionMismatch
 from broker.streams.contract import CarriedEvent
+from broker.transport.monitor.wire import MAX_OFFER_BYTES
+from broker.transport.order.wire import MAX_NAMES
 from plugins.rcm.handshake import (
     Offer,
     Terms,
@@ -19,9 +21,10 @@ from plugins.rcm.handshake import (
     encode_answer,
     encode_offer,
 )
+from plugins.rcm.options import MOST_SITES
 from plugins.rcm.payload import Channel, ChannelMessage, Payload, decode_payload, encode_payload
 from plugins.rcm.site_change import decode_change, encode_change
-from plugins.rcm.site_list import Change, SiteRecord
+from plugins.rcm.site_list import MOST_LEFT, Change, SiteRecord
 
 PAYLOAD = Payload("ops.>", "alps/a", (1, 3), (1, 5), CarriedEvent((1, 4), b"\x90", b"<e/>", 1))
 MESSAGE = ChannelMessage(Channel.CLIENTS, b"hi")
@@ -97,3 +100,14 @@ def test_sites_that_differ_refuse_each_other_with_both_values(other: Terms, text
     check_terms(TERMS, TERMS)
     with pytest.raises(VersionMismatch, match=text):
         check_terms(TERMS, other)
+
+
+def test_the_largest_offer_fits_in_a_packet_of_the_monitor() -> None:
+    names = [f"{number:04}".rjust(64, "s") for number in range(MAX_NAMES)]
+    change = Change(2**62, names[0], names[0], 2**62, 2**62)
+    address = f"tcp:host={'h' * 253}:port=65535"
+    members = [SiteRecord(name, address, True, change) for name in names[:MOST_SITES]]
+    left = [SiteRecord(name, "", False, change) for name in names[-MOST_LEFT:]]
+    offer = Offer(TERMS, "0" * 255, 2**62, tuple(names), (*members, *left))
+    assert decode_offer(encode_offer(offer)) == offer
+    assert len(encode_offer(offer)) < MAX_OFFER_BYTES

@@ -8,11 +8,12 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
+from broker.client.received import Receipt
 from broker.errors import BrokerError, NotAllowed, ProtocolError, VersionMismatch
 from broker.event.envelope import SecurityLevel
 from broker.testing.determinism import deterministic
 from broker.testing.simulated_network import NetworkWorld
-from broker.testing.transport_network import CARRIED, INSTANCE
+from broker.testing.transport_network import CARRIED, INSTANCE, OTHER
 from plugins.rcm.handshake import decode_offer, encode_offer
 from plugins.rcm.site_list import Change, SiteRecord
 from tests.simulation.network.rcm_group import SiteGroup, address_of, recorded_deliveries
@@ -49,6 +50,7 @@ def test_sites_join_and_leave_at_one_place(order: str) -> None:
             assert [each.id for each in logs[name][18:]] == [each.id for each in logs["n0"][18:]]
             assert not any(entry.is_late or entry.is_recovered for entry in logs[name][18:])
 
+        publisher = group.network.publishers[1]
         group.remove_publisher("n1")
         before = len(logs["n0"])
         removed = group.change("n3", "remove", "n1")
@@ -66,6 +68,11 @@ def test_sites_join_and_leave_at_one_place(order: str) -> None:
         assert all(len(logs[name]) == before + 9 for name in logs)
         assert not any(entry.is_late for name in logs for entry in logs[name][before:])
         check_refused(group, "n1", "was removed from the group tested by an operator of n3")
+        publisher.publish(CARRIED)
+        publisher.publish(OTHER)
+        world.run(1.0)
+        refused, accepted = [result for _, result in publisher.results[-2:]]
+        assert isinstance(refused, NotAllowed) and isinstance(accepted, Receipt)
         if order == "logical":
             world.kill("n1")
             world.start("n1")

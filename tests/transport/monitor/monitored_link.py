@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from zope.interface import implementer
 
 from broker.testing.order.channel import Channel, Data, Hello, Loss, StreamId
-from broker.testing.order.link import IOwner
+from broker.testing.order.link import REMOVED, IOwner
+from broker.testing.order.members import Record
 from broker.testing.order.network import Connection, Network
 from broker.testing.order.timers import Timers
 from broker.transport.effects import DeliverUp, Effect, Failed, SendDown, ViewChanged
@@ -28,18 +29,25 @@ class Ack(NamedTuple):
 
 @implementer(ILinkOwner)
 class ClockOwner:
-    def __init__(self, owner: IOwner, peer: str) -> None:
+    def __init__(self, owner: IOwner, peer: str, lists: list[Mapping[str, Record]]) -> None:
+        """`lists` are those of offers: their bytes are the place here."""
         self._owner = owner
         self._peer = peer
+        self._lists = lists
 
     def read_site_clock(self, now: float) -> int:
         return round(now * 1e6)
 
     def make_offer(self, now: float) -> bytes:
-        return b"%d" % self._owner.make_offer(self._peer)
+        self._lists.append(dict(self._owner.members.records))
+        return b"%d %d" % (self._owner.make_offer(self._peer), len(self._lists) - 1)
 
     def answer_offer(self, offer: bytes, now: float) -> bytes | None:
-        answer = self._owner.answer_offer(self._peer, int(offer))
+        clock, place = map(int, offer.split())
+        self._owner.unite(self._lists[place])
+        if self._peer not in self._owner.members:
+            return None
+        answer = self._owner.answer_offer(self._peer, clock)
         return None if answer is None else b"%d" % answer
 
     def accept_answer(self, answer: bytes, now: float) -> bool:
@@ -76,7 +84,8 @@ class MonitoredLink:
             most_round_trip=0.0,
             most_age=0.0,
         )
-        self.core = MonitorCore(incarnation, settings, ClockOwner(owner, self._peer))
+        lists = network.__dict__.setdefault("lists", [])
+        self.core = MonitorCore(incarnation, settings, ClockOwner(owner, self._peer, lists))
         self._connection: Connection | None = None
         self._is_shaken = self._is_told = False
         self._dial_at = self._checked_at = -1.0
@@ -91,6 +100,15 @@ class MonitoredLink:
 
     def start(self) -> None:
         self._dial()
+
+    def join(self) -> None:
+        self._dial_at = self._loop.now
+        self._dial()
+
+    def leave(self) -> None:
+        self.stop(silently=False)
+        if self.state is not _DISCONNECTED:
+            self._report(_DISCONNECTED, REMOVED)
 
     def stop(self, *, silently: bool) -> None:
         self.is_stopped = True
@@ -110,7 +128,7 @@ class MonitoredLink:
     # ----------------------------------------------------------------- of the network
 
     def connection_made(self, connection: Connection) -> None:
-        if self.is_stopped:
+        if self.is_stopped or self._peer not in self._owner.members:
             connection.close(self._name)
         else:
             self._enqueue(self._attach, connection)
@@ -243,7 +261,8 @@ class MonitoredLink:
             now = self._loop.now
             if now >= self._dial_at:
                 self._dial_at = now + self._timers.reconnect
-                self._network.dial(self._name, self._peer)
+                if self._peer in self._owner.members:
+                    self._network.dial(self._name, self._peer)
             self._loop.call_at(self._dial_at, self._dial)
 
     def _plan(self) -> None:
