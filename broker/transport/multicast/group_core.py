@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from broker.errors import ProtocolError
 from broker.transport.effects import Effect
@@ -31,6 +31,10 @@ class GroupCore(SharingCore):
         self.rejected = 0
         """Datagrams that are forged, malformed or of strangers."""
         self._assemblies: dict[str, Assembly] = {}
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return {**super().counts, "rejected_datagrams": self.rejected}
 
     def spread_body(self, payload: bytes, counter: int, peers: Sequence[str]) -> Spread | None:
         if len(payload) > MOST_BODY:

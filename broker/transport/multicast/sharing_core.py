@@ -80,12 +80,18 @@ class SharingCore(MulticastCore):
         self.key = key
         self.incoming: dict[str, Incoming] = {}
         self.outgoing: dict[str, Outgoing] = {}
+        self.references = 0
         self.repairs = 0
-        """Bodies that were sent again."""
+        """Bodies that a peer has asked for, since they did not come."""
         # Bodies of an earlier process have other numbers.
         self._counter = int.from_bytes(key[:8], "big") >> 2
         self._epoch = 0
         self._due: float | None = None
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Counts for `status`."""
+        return {"references": self.references, "repairs": self.repairs}
 
     def spread_body(self, payload: bytes, counter: int, peers: Sequence[str]) -> Spread | None:
         """Return the ways of a body to connected peers, or None for copies."""
@@ -132,6 +138,7 @@ class SharingCore(MulticastCore):
         }
         for name in spread.references:
             self.outgoing[name].refer(self._counter, payload)
+            self.references += 1
             own[name] = Reference(self._counter)
         for name, packet in own.items():
             # The link records in the user's message if it refuses the packet.
