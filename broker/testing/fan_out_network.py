@@ -24,7 +24,7 @@ from broker.transport.socket import ISocketChannel
 from broker.transport.socket.contract import TCP_PROPERTIES
 from broker.transport.stack import Stack
 from broker.transport.stack_receiver import IStackReceiver
-from broker.transport.stacks import IGroupStack, IProtocolStack, StackSettings
+from broker.transport.stacks import IFanOutStack, IProtocolStack, StackSettings
 from broker.transport.view import LinkState, View
 
 #: Seconds from the end of a connection to the next attempt.
@@ -135,7 +135,7 @@ class FanOutNetwork:
             if other != name:
                 layers = self.make_layers(name, site.incarnation)
                 site.driver.join(other, Stack(self._stack.name, layers, TCP_PROPERTIES))
-        if IGroupStack.providedBy(self._stack) and self._stack.group_of(self._options) is not None:
+        if IFanOutStack.providedBy(self._stack) and self._stack.group_of(self._options) is not None:
             self._join_group(site)
         return site
 

@@ -16,7 +16,7 @@ from broker.transport.multicast import GroupLayer, MulticastLayer, TreeLayer
 from broker.transport.p2p import P2PLayer
 from broker.transport.stacks import (
     GroupAddress,
-    IGroupStack,
+    IFanOutStack,
     IReconnectingStack,
     ReconnectionPolicy,
     StackSettings,
@@ -25,7 +25,7 @@ from broker.transport.stacks import (
 from plugins.rcm.settings import RcmLinkSettings
 
 
-@implementer(IPlugin, IReconnectingStack, IGroupStack)
+@implementer(IPlugin, IReconnectingStack, IFanOutStack)
 @attrs.frozen
 class RcmStack:
     """Links of sites whose connections may fail for some time (RCM R19-R33)."""
@@ -49,6 +49,10 @@ class RcmStack:
     def reconnection_policy(self, options: object) -> ReconnectionPolicy:
         found = _options(options)
         return ReconnectionPolicy(period=found.reconnect, keep=found.keep)
+
+    def fan_out_of(self, options: object) -> str:
+        found = _options(options).fan_out
+        return "" if found == "copies" else found
 
     def group_of(self, options: object) -> GroupAddress | None:
         found = _options(options)
