@@ -12,7 +12,7 @@ from broker.config.value_kind import split_host_port
 from broker.transport.baseline import PlainLayer
 from broker.transport.layer import ILayer, ILinkLayer
 from broker.transport.monitor import MonitorLayer
-from broker.transport.multicast import GroupLayer, MulticastLayer, TreeLayer
+from broker.transport.multicast import Bounds, GroupLayer, MulticastLayer, TreeLayer
 from broker.transport.p2p import P2PLayer
 from broker.transport.stacks import (
     GroupAddress,
@@ -62,9 +62,12 @@ class RcmStack:
 
     @staticmethod
     def _create_fan_out(options: RcmLinkSettings, node: str) -> ILayer:
+        bounds = Bounds.for_buffers(options.send_buffer_bytes)
         if options.fan_out == "tree":
-            return TreeLayer(node=node)
-        return GroupLayer(node=node) if options.fan_out == "group" else MulticastLayer()
+            return TreeLayer(node=node, bounds=bounds)
+        if options.fan_out == "group":
+            return GroupLayer(node=node, bounds=bounds)
+        return MulticastLayer()
 
     @staticmethod
     def _create_p2p(options: RcmLinkSettings, incarnation: int) -> ILinkLayer:
