@@ -190,8 +190,8 @@ def report(results: Results, floors: Floors, real_seconds: float, *, quick: bool
             f"stream: {streams.EVENTS:,} prebuilt events as fast as the session takes them; the "
             "median of the ratios of alternate runs; rcm delivers all events at all sites",
             "fan-outs: bytes of connections and datagrams, without the headers of TCP, UDP and IP; "
-            f"{fan_out.MESSAGES} messages; an event with a document of 100 bytes has about "
-            f"{fan_out.SIZES[0]}",
+            f"{fan_out.MESSAGES} messages; the floors are of {fan_out.SIZES[0]} bytes, an event of "
+            "the examples has about 950",
             f"memory: without files; {suspended.RATE} messages a second, at the sites that suspect "
             "a third one, whose process is stopped",
         ],

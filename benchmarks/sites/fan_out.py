@@ -13,7 +13,7 @@ from plugins.rcm.settings import RcmLinkSettings
 from plugins.rcm.stack import rcm_links
 
 SITES: Final = tuple("abcdefghij")
-#: Bytes of a message. One event with a document of 100 bytes has about the first.
+#: Bytes of a message. One event of the examples has about 950.
 SIZES: Final = (400, 1000)
 MESSAGES: Final = 100
 #: Seconds between two messages.

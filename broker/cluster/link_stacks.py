@@ -13,7 +13,7 @@ from broker.transport.monitor import ILinkOwner
 from broker.transport.stack import Stack
 from broker.transport.stacks import (
     GroupAddress,
-    IGroupStack,
+    IFanOutStack,
     IProtocolStack,
     IReconnectingStack,
     ReconnectionPolicy,
@@ -47,7 +47,7 @@ class LinkStacks:
     @property
     def group(self) -> GroupAddress | None:
         """The IP multicast group beside the connections."""
-        if not IGroupStack.providedBy(self._plugin):
+        if not IFanOutStack.providedBy(self._plugin):
             return None
         group: GroupAddress | None = self._plugin.group_of(self._instance.link_options)
         return group

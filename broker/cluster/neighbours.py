@@ -21,12 +21,10 @@ from broker.transport.arq.connection_channel import ConnectionChannel
 from broker.transport.arq.counters import ArqCounters
 from broker.transport.clock import IClock, IDelayed
 from broker.transport.driver import IStackReceiver, Link, StackDriver
-from broker.transport.layer import IMonitorCore, Property
+from broker.transport.layer import IMonitorCore
 from broker.transport.message import Message, Outcome, Peer
-from broker.transport.multicast import GROUP
 from broker.transport.socket import ISocketChannel
-from broker.transport.stack import Stack, is_of_link
-from broker.transport.stacks import GroupAddress
+from broker.transport.stack import Stack
 from broker.transport.view import NEGOTIATING, LinkState, View
 
 
@@ -146,8 +144,7 @@ class Neighbours:
         self._listener = listener
         self._make_stack = make_stack
         self._max_frame = max_frame
-        self._stack = stack
-        self._driver = StackDriver(stack.layers, clock, self, stack.bottom)
+        self.driver = StackDriver(stack.layers, clock, self, stack.bottom)
         self._closing: dict[str, Deferred[None]] = {}
         self._neighbours: dict[str, Neighbour] = {}
         self.broken_links: dict[str, int] = {}
@@ -160,11 +157,11 @@ class Neighbours:
         return self._neighbours.get(name)
 
     def is_attached(self, name: str) -> bool:
-        link = self._driver.links.get(name)
+        link = self.driver.links.get(name)
         return link is not None and link.is_attached
 
     def monitor_of(self, name: str) -> IMonitorCore | None:
-        link = self._driver.links.get(name)
+        link = self.driver.links.get(name)
         return None if link is None else link.monitor
 
     def suspect(self, name: str, reason: str) -> None:
@@ -173,7 +170,7 @@ class Neighbours:
         Raises `StackError` if the links have no monitor.
         """
         if name in self._neighbours:
-            self._driver.suspect(name, reason)
+            self.driver.suspect(name, reason)
 
     def count_links(self, transport: str) -> int:
         return sum(each.transport == transport for each in self._neighbours.values())
@@ -188,7 +185,7 @@ class Neighbours:
             return False
         is_same = known is not None and known.is_same_process(neighbour.node)
         if known is not None and (is_same or self._keep):
-            link = self._driver.links[name]
+            link = self.driver.links[name]
             is_twofold = is_same and link.is_attached and not known.is_suspended
             if is_twofold and known.initiated != neighbour.initiated:
                 if not keeps_connection(self._own, name, neighbour.initiated):
@@ -208,7 +205,7 @@ class Neighbours:
         incarnation = int.from_bytes(os.urandom(7), "big") + 1
         try:
             stack = self._make_stack(name, neighbour.transport, incarnation)
-            link = self._driver.join(name, stack)
+            link = self.driver.join(name, stack)
         except (BrokerError, ValueError) as error:
             # The stack has failed, or a link to that node is just being closed.
             channel.abort(Closed(f"no link is made: {error}"))
@@ -223,7 +220,7 @@ class Neighbours:
 
         Then its layers decide by incarnations that do not depend on clocks.
         """
-        is_attached = self._driver.links[known.name].is_attached
+        is_attached = self.driver.links[known.name].is_attached
         return bool(self._keep) and (known.is_suspended or not is_attached)
 
     def close_link(self, name: str, error: BrokerError) -> None:
@@ -234,31 +231,18 @@ class Neighbours:
     def close_all(self, error: BrokerError) -> None:
         for neighbour in list(self._neighbours.values()):
             self._remove_link(neighbour, error)
-        if GROUP in self._driver.links:
-            self._driver.remove(GROUP, error)
+        self.driver.leave_group(error)
 
     def flush_all(self) -> Deferred[None]:
         """Close all links. Fires when all data has left or is lost."""
         for name in list(self._neighbours):
             _cancel_removal(self._neighbours.pop(name))
-            if self._driver.links[name].is_attached:
+            if self.driver.links[name].is_attached:
                 self._closing[name] = Deferred()
-                self._driver.close(name)
+                self.driver.close(name)
             else:
-                self._driver.remove(name, Closed("the link is over"))
+                self.driver.remove(name, Closed("the link is over"))
         return gatherResults(self._closing.values()).addCallback(lambda _: None)
-
-    def join_group(
-        self, group: GroupAddress | None, open_group: Callable[[GroupAddress], ISocketChannel]
-    ) -> None:
-        """Send the bytes that the layers above the links have for a group there; None: none."""
-        if group is None:
-            return
-        channel = open_group(group)
-        # It has no layers of a link, and carries what may be lost.
-        upper = [layer for layer in self._stack.layers if not is_of_link(layer)]
-        self._driver.join(GROUP, Stack("group", upper, frozenset(Property)))
-        self._driver.attach(GROUP, channel)
 
     def _attach_channel(self, link: Link, channel: ISocketChannel) -> None:
         channel.max_frame = self._max_frame
@@ -271,7 +255,7 @@ class Neighbours:
             return
         del self._neighbours[name]
         _cancel_removal(neighbour)
-        self._driver.remove(name, error or Closed("the link is over"))
+        self.driver.remove(name, error or Closed("the link is over"))
         if neighbour.up:
             neighbour.up = False
             self._listener.link_down(neighbour, error)
@@ -303,7 +287,7 @@ class Neighbours:
 
     def is_writable(self, name: str) -> bool:
         """Return False for a link without room, or if there is none."""
-        link = self._driver.links.get(name)
+        link = self.driver.links.get(name)
         return link is not None and link.is_writable
 
     def send(
@@ -311,7 +295,7 @@ class Neighbours:
     ) -> dict[str, Outcome]:
         """Send a message, and return its outcomes by name."""
         message = Message(payload, destinations=tuple(names), is_urgent=is_urgent)
-        self._driver.send([message])
+        self.driver.send([message])
         outcomes = cast(dict[str, Outcome], message.outcomes)
         for name, outcome in outcomes.items():
             neighbour = self._neighbours.get(name)
@@ -321,7 +305,7 @@ class Neighbours:
         return outcomes
 
     def return_credit(self, name: str, count: int) -> None:
-        self._driver.consumed(name, count)
+        self.driver.consumed(name, count)
 
     def messages_received(self, peer: Peer, messages: Sequence[bytes]) -> None:
         neighbour = self._neighbours.get(cast(str, peer))
@@ -343,13 +327,13 @@ class Neighbours:
         neighbour = self._neighbours.get(name)
         if neighbour is None:
             if view.state is not LinkState.CONNECTED and name in self._closing:
-                self._driver.remove(name, Closed("the link is over"))
+                self.driver.remove(name, Closed("the link is over"))
                 self._closing.pop(name).callback(None)
             return
         if view.reason == NEGOTIATING:
             return
         if neighbour.view.state is LinkState.CONNECTED:
-            link = self._driver.links[name]
+            link = self.driver.links[name]
             neighbour.is_suspended = view.state is LinkState.SUSPECTED and link.is_attached
         neighbour.view = view
         if view.state is LinkState.CONNECTED:
@@ -384,7 +368,7 @@ class Neighbours:
             self._listener.link_failed(neighbour)
 
     def _connection_gone(self, neighbour: Neighbour, error: BrokerError | None) -> None:
-        link = self._driver.links.get(neighbour.name)
+        link = self.driver.links.get(neighbour.name)
         if link is None or not link.is_attached:
             # Otherwise a new connection has replaced one that never became a link.
             self._remove_link(neighbour, error)

@@ -79,9 +79,8 @@ class ConnectionLinks:
         open_group: OpenGroup,
         on_close: Callable[[], object],
     ) -> None:
-        """`name` is the same at all nodes.
-
-        Raises `ConfigurationError` for layers that do not fit, and for an unusable group.
+        """`name` is the same at all nodes. Raises `ConfigurationError` for layers that do not fit,
+        and for an unusable group.
         """
         self.dropped = 0
         """Messages for links without room, or without a peer, and those that are too large."""
@@ -106,7 +105,8 @@ class ConnectionLinks:
             max_frame=max_frame,
             keep=0.0 if policy is None else policy.keep,
         )
-        self._neighbours.join_group(stacks.group, open_group)
+        if stacks.group is not None:
+            self._neighbours.driver.join_group(open_group(stacks.group))
         self._added: dict[str, Endpoint] = {}
         """By text."""
         self._names = PeerNames()
@@ -194,6 +194,7 @@ class ConnectionLinks:
         return {
             "dropped": self.dropped,
             "refused": dict(self._port.failures),
+            **self._neighbours.driver.counts,
             "peers": [
                 {"address": _key(peer), "node": name, "linked": self._is_up(name)}
                 | (self._describe(peer, name) if self._is_monitored else {})

@@ -26,6 +26,7 @@ from broker.transport.faults import create_layers
 from broker.transport.socket.contract import DATAGRAM_PROPERTIES
 from broker.transport.stack import Stack
 from broker.transport.stacks import (
+    IFanOutStack,
     IProtocolStack,
     IStackPlugin,
     StackSettings,
@@ -63,6 +64,8 @@ class LinkOpener:
         transport, plugin = self._find_plugins(instance)
         assert plugin is not None
         name = name_links(instance.name, transport, plugin)
+        if IFanOutStack.providedBy(plugin):
+            name = f"{name} {plugin.fan_out_of(instance.link_options)}".rstrip()
         channel = select_channel(instance, plugin)
         self._check_reach(listen, channel)
         try:

@@ -17,14 +17,14 @@ from broker.testing.datagram_network import DatagramFaults, DatagramNetwork
 from broker.testing.memory_group import MemoryGroupChannel
 from broker.testing.memory_network import MemoryNetwork
 from broker.transport.driver import StackDriver
-from broker.transport.layer import ILayer, Property
+from broker.transport.layer import ILayer
 from broker.transport.message import Message, Outcome, Peer
 from broker.transport.multicast import GROUP
 from broker.transport.socket import ISocketChannel
 from broker.transport.socket.contract import TCP_PROPERTIES
-from broker.transport.stack import Stack, is_of_link
+from broker.transport.stack import Stack
 from broker.transport.stack_receiver import IStackReceiver
-from broker.transport.stacks import IGroupStack, IProtocolStack, StackSettings
+from broker.transport.stacks import IFanOutStack, IProtocolStack, StackSettings
 from broker.transport.view import LinkState, View
 
 #: Seconds from the end of a connection to the next attempt.
@@ -135,17 +135,15 @@ class FanOutNetwork:
             if other != name:
                 layers = self.make_layers(name, site.incarnation)
                 site.driver.join(other, Stack(self._stack.name, layers, TCP_PROPERTIES))
-        if IGroupStack.providedBy(self._stack) and self._stack.group_of(self._options) is not None:
+        if IFanOutStack.providedBy(self._stack) and self._stack.group_of(self._options) is not None:
             self._join_group(site)
         return site
 
     def _join_group(self, site: Site) -> None:
-        layers = [each for each in self.make_layers(site.name, 1) if not is_of_link(each)]
-        site.driver.join(GROUP, Stack("group", layers, frozenset(Property)))
         member: Hashable = GROUP, site.name
         channel = self._channels[site.name] = MemoryGroupChannel(self.datagrams, GROUP, member)
         self._count_bytes(site.name, channel, 0)
-        site.driver.attach(GROUP, channel)
+        site.driver.join_group(channel)
 
     def kill(self, name: str) -> None:
         site = self.sites[name]

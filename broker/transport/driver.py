@@ -10,7 +10,7 @@ next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from broker.errors import BrokerError, Closed, Overloaded, StackError
@@ -30,12 +30,14 @@ from broker.transport.effects import (
 from broker.transport.layer import ILayer, Property, is_changed
 from broker.transport.link import Link
 from broker.transport.message import Message, Outcome, Peer
+from broker.transport.multicast.sharing_core import GROUP, SharingCore
 from broker.transport.socket.contract import TCP_PROPERTIES, ISocketChannel
 from broker.transport.stack import (
     Stack,
     check_layers,
     create_link_cores,
     create_upper_cores,
+    is_of_link,
     upper_names,
 )
 from broker.transport.stack_receiver import IStackReceiver, log_failure
@@ -98,6 +100,24 @@ class StackDriver:
         link = Link(peer, cores, self._clock, self._queue, self, not bounds_itself)
         self.links[peer] = link
         return link
+
+    def join_group(self, channel: ISocketChannel) -> None:
+        """Add the peer `GROUP` of layers above the links; packets of its channel may be lost."""
+        # It has no layers of a link.
+        layers = [layer for layer in self._layers if not is_of_link(layer)]
+        self.join(GROUP, Stack("group", layers, frozenset(Property)))
+        self.attach(GROUP, channel)
+
+    def leave_group(self, error: BrokerError) -> None:
+        """Abort the channel of the group, if there is one."""
+        if GROUP in self.links:
+            self.remove(GROUP, error)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Counts of the layers above the links, for `status`."""
+        sharing = [core for core in self.cores if isinstance(core, SharingCore)]
+        return {name: count for core in sharing for name, count in core.counts.items()}
 
     def attach(self, peer: Peer, channel: ISocketChannel) -> None:
         """Use `channel` for a peer, as `Link.attach`. Raises KeyError if it has not joined."""

@@ -12,11 +12,11 @@ from broker.config.value_kind import split_host_port
 from broker.transport.baseline import PlainLayer
 from broker.transport.layer import ILayer, ILinkLayer
 from broker.transport.monitor import MonitorLayer
-from broker.transport.multicast import GroupLayer, MulticastLayer, TreeLayer
+from broker.transport.multicast import Bounds, GroupLayer, MulticastLayer, TreeLayer
 from broker.transport.p2p import P2PLayer
 from broker.transport.stacks import (
     GroupAddress,
-    IGroupStack,
+    IFanOutStack,
     IReconnectingStack,
     ReconnectionPolicy,
     StackSettings,
@@ -25,7 +25,7 @@ from broker.transport.stacks import (
 from plugins.rcm.settings import RcmLinkSettings
 
 
-@implementer(IPlugin, IReconnectingStack, IGroupStack)
+@implementer(IPlugin, IReconnectingStack, IFanOutStack)
 @attrs.frozen
 class RcmStack:
     """Links of sites whose connections may fail for some time (RCM R19-R33)."""
@@ -50,6 +50,10 @@ class RcmStack:
         found = _options(options)
         return ReconnectionPolicy(period=found.reconnect, keep=found.keep)
 
+    def fan_out_of(self, options: object) -> str:
+        found = _options(options).fan_out
+        return "" if found == "copies" else found
+
     def group_of(self, options: object) -> GroupAddress | None:
         found = _options(options)
         if found.fan_out != "group":
@@ -58,9 +62,12 @@ class RcmStack:
 
     @staticmethod
     def _create_fan_out(options: RcmLinkSettings, node: str) -> ILayer:
+        bounds = Bounds.for_buffers(options.send_buffer_bytes)
         if options.fan_out == "tree":
-            return TreeLayer(node=node)
-        return GroupLayer(node=node) if options.fan_out == "group" else MulticastLayer()
+            return TreeLayer(node=node, bounds=bounds)
+        if options.fan_out == "group":
+            return GroupLayer(node=node, bounds=bounds)
+        return MulticastLayer()
 
     @staticmethod
     def _create_p2p(options: RcmLinkSettings, incarnation: int) -> ILinkLayer:

@@ -183,10 +183,10 @@ def test_flushing_ends_when_all_links_have_closed() -> None:
 def test_a_stack_that_has_failed_ends_its_links_and_takes_no_more() -> None:
     world = World()
     a = world.nodes["a"]
-    (core,) = a.neighbours._driver.cores
+    (core,) = a.neighbours.driver.cores
     assert isinstance(core, MulticastCore)
     core._states = None  # type: ignore[assignment]
-    a.neighbours._driver._on_error = lambda error: None
+    a.neighbours.driver._on_error = lambda error: None
     assert not a.neighbours.send_droppable(b"x", ["b"])
     a.neighbours.send_reliable(b"x", "b")
     world.run(0.1)

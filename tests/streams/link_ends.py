@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from random import Random
 from typing import NoReturn
@@ -25,7 +25,8 @@ from broker.streams.links import LinkOpener
 from broker.testing.killable import KillableClock
 from broker.testing.memory_connections import MemoryConnections, link_place
 from broker.testing.memory_network import MemoryNetwork
-from broker.transport.stacks import IProtocolStack, IStackPlugin
+from broker.transport.socket import ISocketChannel
+from broker.transport.stacks import GroupAddress, IProtocolStack, IStackPlugin
 from broker.transport.view import LinkState
 from plugins.mspaces.stack import mspaces
 
@@ -47,6 +48,7 @@ class Wire:
         self.clock = Clock()
         self.network = MemoryNetwork(self.clock, seed, jitter=0.002)
         self.ends: list[End] = []
+        self.open_group: Callable[[GroupAddress], ISocketChannel] = _no_group
 
     def run(self, seconds: float) -> None:
         end = self.clock.seconds() + seconds
@@ -128,7 +130,7 @@ class End:
         identity = NodeIdentity("net", key, lambda: self.node, lambda: self.context)
         self.opener = LinkOpener(
             *(settings, identity, self.clock, lambda: 1, Random(name)),
-            LinkSockets(_no_datagrams, self._open),
+            LinkSockets(_no_datagrams, self._open, lambda group: wire.open_group(group)),
             self._find_plugins,
         )
         wire.ends.append(self)
@@ -162,6 +164,10 @@ class End:
     def _find_plugins(self, _: StackInstance) -> Plugins:
         transport: IStackPlugin = self._transport  # type: ignore[assignment]
         return transport, self._link_stack  # type: ignore[return-value]
+
+
+def _no_group(group: GroupAddress) -> NoReturn:
+    raise AssertionError
 
 
 def _no_datagrams(host: str, port: int) -> NoReturn:

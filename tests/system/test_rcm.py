@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -93,10 +94,15 @@ async def open_sites(nodes: Sequence[NodeProcess]) -> AsyncIterator[list[Site]]:
         yield sites
 
 
-async def statuses(node: NodeProcess) -> dict[str, str]:
+async def find_stack(node: NodeProcess) -> dict[str, Any]:
     stacks = (await ask_status(node.endpoint))["stacks"]
     (found,) = [each for each in stacks if each["name"] == "ops-order"]
     assert found["error"] == ""
+    return dict(found)
+
+
+async def statuses(node: NodeProcess) -> dict[str, str]:
+    found = await find_stack(node)
     return {each["site"]: each["status"] for each in found["peers"]}
 
 
@@ -148,6 +154,30 @@ def test_all_sites_see_one_order(tmp_path: Path, order: str) -> None:
         counts = {each["variant"]: each["messages"] for each in found["variants"]}
         assert counts.keys() == set(variants) and counts[order] == 90
         assert all(each["kept"] for each in found["variants"]), found
+
+    with run_nodes(nodes, MESH):
+        run_within(work(), 3 * PATIENCE)
+
+
+def test_all_sites_see_one_order_over_a_multicast_group(tmp_path: Path) -> None:
+    group = f"239.255.77.9:{free_port(socket.SOCK_DGRAM)}"
+    fan_out = f'fan_out = "group"\ngroup = "{group}"\ngroup_interface = "127.0.0.1"\n'
+    nodes = make_sites(tmp_path, options=lambda name: fan_out)
+
+    async def work() -> None:
+        await wait_until_connected(nodes)
+        async with open_sites(nodes) as sites:
+            await asyncio.gather(*(site.publish(30) for site in sites))
+            for site in sites:
+                await site.wait_for(90)
+            first = sites[0].entries
+            for site in sites:
+                assert [entry.id for entry in site.entries] == [entry.id for entry in first]
+        for node in nodes:
+            (links,) = (await find_stack(node))["links"]
+            assert links["references"] >= 30
+            assert links["repairs"] < 10
+            assert links["rejected_datagrams"] == 0
 
     with run_nodes(nodes, MESH):
         run_within(work(), 3 * PATIENCE)

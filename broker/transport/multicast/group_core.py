@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from broker.errors import ProtocolError
 from broker.transport.effects import Effect
 from broker.transport.message import Message, Peer
+from broker.transport.multicast.bounds import Bounds
 from broker.transport.multicast.group_datagram import (
     MOST_BODY,
     Assembly,
@@ -26,11 +27,15 @@ class GroupCore(SharingCore):
     dropped and counted, without state.
     """
 
-    def __init__(self, node: str, key: bytes) -> None:
-        super().__init__(node, key)
+    def __init__(self, node: str, key: bytes, bounds: Bounds = Bounds()) -> None:  # noqa: B008
+        super().__init__(node, key, bounds)
         self.rejected = 0
         """Datagrams that are forged, malformed or of strangers."""
         self._assemblies: dict[str, Assembly] = {}
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return {**super().counts, "rejected_datagrams": self.rejected}
 
     def spread_body(self, payload: bytes, counter: int, peers: Sequence[str]) -> Spread | None:
         if len(payload) > MOST_BODY:

@@ -37,6 +37,8 @@ class _Waiting:
     """Of its reference; 0: it came as a copy."""
     since: float = 0.0
     is_asked: bool = False
+    is_credited: bool = False
+    """Its credit was returned before its delivery."""
 
 
 class Incoming:
@@ -46,7 +48,9 @@ class Incoming:
     been passed on. While the peer is disconnected, nothing is.
     """
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, most_held: int) -> None:
+        """`most_held` is that of `Bounds`."""
+        self._most_held = most_held
         self.key = b""
         self.connected: frozenset[str] = frozenset()
         """Sites that the peer sees as connected."""
@@ -66,8 +70,11 @@ class Incoming:
         """Times of repaired references by counter."""
         self._gap = RoundTrip()
         self._gap.add_sample(_FIRST_GAP, 0.0)
-        self._delivered: deque[int] = deque()
-        """Counters of messages that the user has not finished; 0 for copies."""
+        self._held = 0
+        """Bytes of waiting messages whose credit was returned."""
+        self._delivered: deque[tuple[int, bool]] = deque()
+        """Counters of messages that the user has not finished, 0 for copies, and whether their
+        credit was returned."""
         self._finished = 0
         self._finished_count = 0
         self._acknowledge_at: float | None = None
@@ -78,31 +85,34 @@ class Incoming:
     # ----------------------------------------------------------------- states
 
     def accept_view(self, view: LinkView) -> int:
-        """Return the count of messages that are over: all of an earlier process, and references of
-        an earlier epoch without a body."""
+        """Drop the messages that are over: all of an earlier process, and references of an earlier
+        epoch without a body. Return the count of those whose credit is due."""
         self.connected = frozenset(view.connected)
         self._is_open = True
         if (view.key, view.epoch) == (self.key, self._epoch):
             return 0
-        before = len(self._waiting)
+        before = self._count_uncredited()
         if self.key != view.key:
             self._last_counter = 0
         if self.key not in (b"", view.key):
             self._waiting.clear()
             self._bodies.clear()
             self._repaired.clear()
-            self._stored = 0
+            self._stored = self._held = 0
         self.key, self._epoch = view.key, view.epoch
         self._is_renewed = True
         self._waiting = deque(each for each in self._waiting if each.message is not None)
         for each in self._waiting:
-            self._stored -= len(each.message.payload) if each.counter and each.message else 0
-            each.counter = 0
+            if each.counter and each.message is not None:
+                # It is as a copy from now on.
+                self._stored -= len(each.message.payload)
+                self._held += len(each.message.payload) if each.is_credited else 0
+                each.counter = 0
         self._missing.clear()
-        self._delivered = deque([0] * len(self._delivered))
+        self._delivered = deque((0, is_credited) for _, is_credited in self._delivered)
         self._finished = self._finished_count = 0
         self._acknowledge_at = None
-        return before - len(self._waiting)
+        return before - self._count_uncredited()
 
     def connect(self, *, is_resumed: bool) -> None:
         """Go on, or wait for the peer's view, which begins another epoch.
@@ -190,16 +200,44 @@ class Incoming:
             assert message is not None
             if waiting.counter:
                 self._stored -= len(message.payload)
-            self._delivered.append(waiting.counter)
+            elif waiting.is_credited:
+                self._held -= len(message.payload)
+            self._delivered.append((waiting.counter, waiting.is_credited))
             ready.append(message)
         return ready
 
+    def take_credit(self) -> int:
+        """Return the count of waiting messages whose credit may be returned.
+
+        A repair comes on the link behind them: it must not wait for their credit.
+        """
+        count = 0
+        for waiting in reversed(self._waiting):
+            if waiting.is_credited or self._held > self._most_held:
+                break
+            waiting.is_credited = True
+            if waiting.message is not None and not waiting.counter:
+                self._held += len(waiting.message.payload)
+            count += 1
+        return count
+
+    def _count_uncredited(self) -> int:
+        return sum(not each.is_credited for each in self._waiting)
+
     # ----------------------------------------------------------------- answers
 
-    def record_finished(self, count: int, now: float) -> None:
-        """Handle that the user has finished the oldest delivered messages."""
-        for _ in range(min(count, len(self._delivered))):
-            counter = self._delivered.popleft()
+    def record_finished(self, count: int, now: float) -> int:
+        """Handle that the user has finished the oldest delivered messages.
+
+        Return the count of those whose credit is due. Raises ValueError for more messages than were
+        delivered.
+        """
+        if count > len(self._delivered):
+            raise ValueError(f"{count} messages consumed, and {len(self._delivered)} delivered")
+        due = 0
+        for _ in range(count):
+            counter, is_credited = self._delivered.popleft()
+            due += not is_credited
             if counter:
                 self._finished = counter
                 self._finished_count += 1
@@ -207,6 +245,7 @@ class Incoming:
             self._acknowledge_at = now
         elif self._finished_count and self._acknowledge_at is None:
             self._acknowledge_at = now + _ACKNOWLEDGE_DELAY
+        return due
 
     def take_acknowledgement(self, now: float) -> Acknowledge | None:
         if not self._is_open or self._acknowledge_at is None or now < self._acknowledge_at:

@@ -9,6 +9,7 @@ import attrs
 from zope.interface import implementer
 
 from broker.transport.layer import ILayer, Property
+from broker.transport.multicast.bounds import Bounds
 from broker.transport.multicast.core import MulticastCore
 from broker.transport.multicast.group_core import GroupCore
 from broker.transport.multicast.tree_core import TreeCore
@@ -46,6 +47,7 @@ class _SharingLayer:
     """Name of this end."""
     key: bytes = attrs.field(factory=_make_key, repr=False)
     """Differs after each start."""
+    bounds: Bounds = Bounds()
 
     version: ClassVar[int] = 1
     requires: ClassVar[frozenset[Property]] = MulticastLayer.requires | {Property.RESUMABLE}
@@ -61,7 +63,7 @@ class TreeLayer(_SharingLayer):
     name: ClassVar[str] = "multicast-tree"
 
     def create_core(self) -> TreeCore:
-        return TreeCore(self.node, self.key)
+        return TreeCore(self.node, self.key, self.bounds)
 
 
 @implementer(ILayer)
@@ -72,4 +74,4 @@ class GroupLayer(_SharingLayer):
     name: ClassVar[str] = "multicast-group"
 
     def create_core(self) -> GroupCore:
-        return GroupCore(self.node, self.key)
+        return GroupCore(self.node, self.key, self.bounds)

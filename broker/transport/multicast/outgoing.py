@@ -6,8 +6,6 @@ from typing import Final
 
 from broker.errors import ProtocolError
 
-#: Bytes of bodies that a peer has not acknowledged; further messages go as copies.
-MOST_UNACKNOWLEDGED: Final = 1 << 20
 #: Successive references without a body, after which the peer gets copies for some time.
 MOST_NEEDED: Final = 8
 #: Seconds: at first, doubled each time, and at most.
@@ -18,7 +16,9 @@ LONGEST_PAUSE: Final = 80.0
 class Outgoing:
     """The sending half of a link."""
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, most_unacknowledged: int) -> None:
+        """The bound is that of `Bounds`."""
+        self._most_unacknowledged = most_unacknowledged
         self.epoch = epoch
         self.is_introduced = False
         """The peer has got a view of this epoch."""
@@ -36,7 +36,7 @@ class Outgoing:
         self._pause = FIRST_PAUSE
 
     def may_refer(self, size: int, now: float) -> bool:
-        return self._size + size <= MOST_UNACKNOWLEDGED and now >= self._copies_until
+        return self._size + size <= self._most_unacknowledged and now >= self._copies_until
 
     def refer(self, counter: int, payload: bytes) -> None:
         """Keep a body. The counters of references rise."""

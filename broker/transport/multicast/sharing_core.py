@@ -25,6 +25,7 @@ from broker.transport.effects import (
 )
 from broker.transport.layer import ILayerCore
 from broker.transport.message import Message, Outcome, Peer
+from broker.transport.multicast.bounds import Bounds
 from broker.transport.multicast.core import MulticastCore
 from broker.transport.multicast.incoming import Incoming
 from broker.transport.multicast.outgoing import Outgoing
@@ -65,27 +66,34 @@ class Spread:
 class SharingCore(MulticastCore):
     """References and repairs; a subclass has the shared way.
 
-    Peers are names that are the same at all ends. For each peer at most
-    `outgoing.MOST_UNACKNOWLEDGED` bytes of sent bodies are kept, and `incoming.MOST_BODY_BYTES` of
-    received ones beside `incoming.MOST_ASKED` repairs.
+    Peers are names that are the same at all ends. For each peer `Bounds` has the bounds of sent
+    bodies and held copies, and at most `incoming.MOST_BODY_BYTES` of received bodies are kept
+    beside `incoming.MOST_ASKED` repairs.
     """
 
     #: Bytes of the smallest body that is shared.
     least_shared = LEAST_SHARED
 
-    def __init__(self, node: str, key: bytes) -> None:
+    def __init__(self, node: str, key: bytes, bounds: Bounds = Bounds()) -> None:  # noqa: B008
         """`node` is the name of this end, `key` that of this process (`wire.LinkView`)."""
         super().__init__()
         self.node = node
+        self._bounds = bounds
         self.key = key
         self.incoming: dict[str, Incoming] = {}
         self.outgoing: dict[str, Outgoing] = {}
+        self.references = 0
         self.repairs = 0
-        """Bodies that were sent again."""
+        """Bodies that a peer has asked for, since they did not come."""
         # Bodies of an earlier process have other numbers.
         self._counter = int.from_bytes(key[:8], "big") >> 2
         self._epoch = 0
         self._due: float | None = None
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Counts for `status`."""
+        return {"references": self.references, "repairs": self.repairs}
 
     def spread_body(self, payload: bytes, counter: int, peers: Sequence[str]) -> Spread | None:
         """Return the ways of a body to connected peers, or None for copies."""
@@ -132,6 +140,7 @@ class SharingCore(MulticastCore):
         }
         for name in spread.references:
             self.outgoing[name].refer(self._counter, payload)
+            self.references += 1
             own[name] = Reference(self._counter)
         for name, packet in own.items():
             # The link records in the user's message if it refuses the packet.
@@ -232,17 +241,20 @@ class SharingCore(MulticastCore):
 
     def _release(self, peer: str, finished: int) -> list[Effect]:
         """Deliver messages whose bodies are there; `finished` packets were for this layer."""
-        ready = self.incoming[peer].take_ready()
+        incoming = self.incoming[peer]
+        ready = incoming.take_ready()
+        finished += incoming.take_credit()
         effects: list[Effect] = [Consumed(finished, peer)] if finished else []
         if ready:
             effects.append(DeliverUp(ready, peer))
         return effects
 
     def consumed(self, peer: Peer, count: int, now: float) -> list[Effect]:
-        effects: list[Effect] = [Consumed(count, peer)]
+        effects: list[Effect] = []
         incoming = self.incoming.get(cast(str, peer))
         if incoming is not None:
-            incoming.record_finished(count, now)
+            due = incoming.record_finished(count, now)
+            effects = [Consumed(due, peer)] if due else []
             effects += self._answer(cast(str, peer), now)
             self._plan(incoming)
         return effects
@@ -280,7 +292,8 @@ class SharingCore(MulticastCore):
     def _find_halves(self, peer: str) -> tuple[Incoming, Outgoing]:
         if peer not in self.incoming:
             self._epoch += 1
-            self.incoming[peer], self.outgoing[peer] = Incoming(peer), Outgoing(self._epoch)
+            self.incoming[peer] = Incoming(peer, self._bounds.held)
+            self.outgoing[peer] = Outgoing(self._epoch, self._bounds.unacknowledged)
         return self.incoming[peer], self.outgoing[peer]
 
     def views_changed(self) -> None:

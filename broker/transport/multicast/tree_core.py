@@ -7,6 +7,7 @@ from typing import Final
 
 from broker.transport.effects import Effect, SendDown
 from broker.transport.message import Message
+from broker.transport.multicast.bounds import Bounds
 from broker.transport.multicast.route import ROOT_DEGREE, build_tree, split_route
 from broker.transport.multicast.sharing_core import SharingCore, Spread
 from broker.transport.multicast.wire import Body, Route, encode
@@ -25,8 +26,8 @@ class TreeCore(SharingCore):
     #: Peers that get the body from the sender itself.
     degree = ROOT_DEGREE
 
-    def __init__(self, node: str, key: bytes) -> None:
-        super().__init__(node, key)
+    def __init__(self, node: str, key: bytes, bounds: Bounds = Bounds()) -> None:  # noqa: B008
+        super().__init__(node, key, bounds)
         self._trees: dict[tuple[str, ...], dict[str, Route]] = {}
 
     def spread_body(self, payload: bytes, counter: int, peers: Sequence[str]) -> Spread | None:

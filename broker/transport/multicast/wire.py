@@ -1,6 +1,6 @@
 """The packets between two ends of a layer that shares bodies.
 
-`docs/protocols/rcm.md` has their bytes. The first byte is the kind.
+`docs/protocols/fan-out.md` has their bytes. The first byte is the kind.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from broker.transport.stacks.builder import build_stack
 from broker.transport.stacks.contract import (
     GroupAddress,
-    IGroupStack,
+    IFanOutStack,
     IProtocolStack,
     IReconnectingStack,
     IStackPlugin,
@@ -21,7 +21,7 @@ from broker.transport.stacks.registry import (
 
 __all__ = [
     "GroupAddress",
-    "IGroupStack",
+    "IFanOutStack",
     "IProtocolStack",
     "IReconnectingStack",
     "IStackPlugin",

@@ -92,11 +92,14 @@ class GroupAddress(NamedTuple):
     interface: str
 
 
-class IGroupStack(IProtocolStack):
-    """A link stack that sends some bytes to an IP multicast group, beside its connections.
+class IFanOutStack(IProtocolStack):
+    """A link stack with several ways of a message to its destinations, chosen by its options."""
 
-    Its layers above the links have the peer `broker.transport.multicast.GROUP`.
-    """
+    def fan_out_of(options: object) -> str:
+        """Return the name of the way: both ends of a link have the same. Empty: the usual one."""
 
     def group_of(options: object) -> GroupAddress | None:
-        """Return the group for `options`, or None if they name none."""
+        """Return the IP multicast group of the way, beside the connections; None: it has none.
+
+        Layers above the links send to it as to a peer (`StackDriver.join_group`).
+        """

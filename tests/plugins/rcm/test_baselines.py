@@ -34,7 +34,7 @@ def lost_messages(p2p: str, outage: float) -> tuple[Wire, Site, Site, list[float
 def test_robust_p2p_loses_nothing_and_resends_nothing_delivered(outage: int) -> None:
     _, _, b, lost = lost_messages("robust-p2p", outage)
     assert lost == []
-    (link,) = b.links._neighbours._driver.links.values()
+    (link,) = b.links._neighbours.driver.links.values()
     assert link.cores[1].receiver.duplicates == 0  # type: ignore[attr-defined]
 
 

@@ -14,11 +14,17 @@ TEN = tuple("abcdefghij")
 SIZE = 1000
 
 
-def link_sites(fan_out: str, *names: str, suspect: float = 15.0, **others: Any) -> FanOutNetwork:
-    options = RcmLinkSettings(
-        fan_out=fan_out, suspect=suspect, group="239.1.2.3:9000", group_interface="lo"
+def link_sites(
+    fan_out: str, *names: str, seed: int = 0, datagram_loss: float = 0.0, **options: Any
+) -> FanOutNetwork:
+    settings = {"suspect": 15.0, "group": "239.1.2.3:9000", "group_interface": "lo", **options}
+    return FanOutNetwork(
+        rcm_links,
+        RcmLinkSettings(fan_out=fan_out, **settings),
+        names,
+        seed=seed,
+        datagram_loss=datagram_loss,
     )
-    return FanOutNetwork(rcm_links, options, names, **others)
 
 
 def text(number: int, size: int = SIZE) -> bytes:

@@ -266,3 +266,22 @@ def check_schedule(network: FanOutNetwork, restarted: set[str]) -> None:
 
 def number_of(received: Received) -> int:
     return int(received.message[:6])
+
+
+@every_fan_out
+def test_lost_bodies_do_not_block_links_with_small_windows(fan_out: str) -> None:
+    """Requested bodies come behind messages that wait for them."""
+    network = link_sites(fan_out, *"abcdef", window_bytes=64 * 1024, send_buffer_bytes=256 * 1024)
+    network.datagrams.filter = lambda *_: False
+    network.part("b", "f")
+    network.part("c", "f")
+    for number in range(300):
+        size = 1000 if number % 3 else 15_000
+        network.sites["a"].send(text(number, size), *others(network, "a"))
+        network.run(0.002)
+    network.run(2.0)
+    assert len(network.sites["f"].received_from("a")) > 100
+    network.unite("b", "f")
+    network.unite("c", "f")
+    network.run(5.0)
+    check_all_arrived(network)
