@@ -48,7 +48,7 @@ from plugins.rcm.effects import (
 from plugins.rcm.entries import Entries, stamp_of
 from plugins.rcm.event_reader import EventReader
 from plugins.rcm.held_events import HeldEvent, HeldMessage, hold_events, join_batches
-from plugins.rcm.inbox import Inbox
+from plugins.rcm.inbox import NUMBER_PATIENCE, Inbox
 from plugins.rcm.payload import Channel, ChannelMessage, decode_payload, encode_payload
 
 #: Messages that are sent together; the order has a bound.
@@ -86,7 +86,9 @@ class Group:
         self._codec = codec
         self._entries = entries
         self._read_clock = read_clock
-        self._inboxes = {each: Inbox() for each in self._others}
+        # Without events no log has missing messages.
+        patience = NUMBER_PATIENCE if patterns else 0.0
+        self._inboxes = {each: Inbox(patience) for each in self._others}
         self._held: dict[MessageId, HeldEvent | HeldMessage] = {}
         self._arrived: dict[tuple[str, Mark], MessageId] = {}
         """Ids of received messages that the node has not passed back."""
@@ -116,9 +118,9 @@ class Group:
         self._committed.clear()
         effects = self._convert(self.core.revoke(self._instant(now)))
         for held in waiting:
-            if isinstance(held, HeldMessage) and held.message is not None:
+            if isinstance(held, HeldMessage):
                 # It was stamped behind the events.
-                effects += self.send_messages(held.channel, [held.message], now)
+                effects += self.send_copies(held.channel, held.data, held.copies, now)
         return effects
 
     def publish(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
@@ -133,21 +135,19 @@ class Group:
 
     def send(self, channel: Channel, data: bytes, now: float) -> list[GroupEffect]:
         """Send a message that is no event to all sites."""
-        return self.send_messages(channel, [TransportMessage(data, None, self._others)], now)
+        return self.send_copies(channel, data, [TransportMessage(data, None, self._others)], now)
 
-    def send_messages(
-        self, channel: Channel, messages: Sequence[TransportMessage], now: float
+    def send_copies(
+        self, channel: Channel, data: bytes, copies: Sequence[TransportMessage], now: float
     ) -> list[GroupEffect]:
-        """Send messages that are no events, behind the events that are being committed.
+        """Send a message that is no event, behind the events that are being committed.
 
-        Their destinations are other sites; the rest of the group gets their places. They are in no
-        log: sites that lose one are told that it is missing.
+        This site gets the data, and others the copies that are for them, or only the place. It is
+        in no log: sites that lose it are told that it is missing.
         """
-        reserved = self.core.stamp(len(messages), self._instant(now))
-        for message, (number, _) in zip(messages, reserved, strict=True):
-            data = message.payload
-            held = HeldMessage(channel, data, message=message)
-            self._committed[number] = held, encode_payload(ChannelMessage(channel, data))
+        ((number, _),) = self.core.stamp(1, self._instant(now))
+        held = HeldMessage(channel, data, copies=copies)
+        self._committed[number] = held, encode_payload(ChannelMessage(channel, data))
         return self._release(now)
 
     def _release(self, now: float) -> list[GroupEffect]:
@@ -182,18 +182,10 @@ class Group:
         """Take messages of the link to a site."""
         inbox = self._inboxes[site]
         batches: list[HeldEvent] = []
-        following: list[Packet] = []
-        """Packets that wait for nothing."""
-        effects: list[GroupEffect] = []
-        error: ProtocolError | None = None
         try:
             for packet in (each for one in data for each in self._codec.decode(site, one)):
                 if isinstance(packet, Message):
                     held = self._read_message(site, packet)
-                    if isinstance(held, HeldMessage) and inbox.pass_following(packet.id):
-                        self._held[packet.id] = held
-                        following.append(packet)
-                        continue
                     if inbox.is_full or inbox.is_passed(packet.id):
                         # An event comes from a log, or has come from there.
                         continue
@@ -204,15 +196,10 @@ class Group:
                     else:
                         inbox.add_ready([packet.id])
                 inbox.add_packet(packet)
-        except ProtocolError as found:
+        except ProtocolError as error:
             self.rejected += 1
-            error = found
-        effects += map(PassOn, join_batches(batches))
-        if following:
-            effects += self._convert(self.core.receive(site, following, self._instant(now)))
-        if error is not None:
-            return [*effects, EndLink(site, error)]
-        return effects + self._take_ready(site, now)
+            return [*map(PassOn, join_batches(batches)), EndLink(site, error)]
+        return [*map(PassOn, join_batches(batches)), *self._take_ready(site, now)]
 
     def order(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
         """Take events that the node has without a missing one before them in their flow."""

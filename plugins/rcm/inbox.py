@@ -21,7 +21,9 @@ NUMBER_PATIENCE = 10.0
 
 
 class Inbox:
-    def __init__(self) -> None:
+    def __init__(self, patience: float = NUMBER_PATIENCE) -> None:
+        """`patience` is the time in seconds that a message waits for lower numbers."""
+        self._patience = patience
         self._packets: deque[Packet] = deque()
         self._bytes = 0
         self._ready: set[MessageId] = set()
@@ -53,14 +55,6 @@ class Inbox:
     def is_passed(self, id: MessageId) -> bool:
         """Return whether the order has got this message, or a later one."""
         return self._next is not None and (id.incarnation, id.number) < self._next
-
-    def pass_following(self, id: MessageId) -> bool:
-        """Record that the order gets this message, if it is the next one and no packet waits.
-        Return False otherwise."""
-        if self._packets or (id.incarnation, id.number) != self._next:
-            return False
-        self._next = id.incarnation, id.number + 1
-        return True
 
     def pass_message(self, id: MessageId) -> tuple[int, int] | None:
         """Record that the order gets a message. Return the first and last missing number before
@@ -102,7 +96,7 @@ class Inbox:
         return taken, passed
 
     def next_timeout(self) -> float | None:
-        return None if self._blocked_at is None else self._blocked_at + NUMBER_PATIENCE
+        return None if self._blocked_at is None else self._blocked_at + self._patience
 
     def _may_pass(self, id: MessageId, following: tuple[int, int] | None, now: float) -> bool:
         if id not in self._ready:
@@ -111,4 +105,4 @@ class Inbox:
             return True
         if self._blocked_at is None:
             self._blocked_at = now
-        return self._has_loss or now >= self._blocked_at + NUMBER_PATIENCE
+        return self._has_loss or now >= self._blocked_at + self._patience

@@ -88,7 +88,7 @@ class RcmTransport:
         others = [site for site in self._terms.sites if site != context.node]
         self._sites = SiteLinks(context, others, options.address_of, self._notify)
         self._clients = Multiplexer(
-            context.node, self._terms.sites, self._send_messages, context.clock
+            context.node, self._terms.sites, self._send_copies, context.clock
         )
         self._receivers: dict[Channel, IChannelReceiver] = {Channel.CLIENTS: self._clients}
         self._early: list[FlowBatch] | None = []
@@ -237,8 +237,8 @@ class RcmTransport:
     def open_client(self, name: str, receive: Receive | None = None) -> IGroupClient:
         return self._clients.open_client(name, receive)
 
-    def _send_messages(self, messages: Sequence[Message]) -> None:
-        self._runner.call(self._group.send_messages, Channel.CLIENTS, messages)
+    def _send_copies(self, data: bytes, copies: Sequence[Message]) -> None:
+        self._runner.call(self._group.send_copies, Channel.CLIENTS, data, copies)
 
     def _notify(self, notice: SiteNotice) -> None:
         """Tell subscriptions and clients."""
@@ -304,7 +304,10 @@ class RcmTransport:
                 self._sites.send(data, sites)
             case SendMessages(data, sites, carried):
                 self._state.cover(self._group.core.floor)
-                self._clients.sent(carried, self._sites.send([data], sites))
+                outcomes = self._sites.send([data], sites)
+                for copy in carried:
+                    copy.outcomes.update(outcomes)
+                    self._clients.sent(copy)
             case PassOn(batch):
                 self._context.receive(batch)
             case DeliverBatch(batch):

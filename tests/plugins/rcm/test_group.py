@@ -17,6 +17,7 @@ from plugins.rcm.effects import (
     PassOn,
     ReportMissing,
     SendData,
+    SendMessages,
 )
 from plugins.rcm.entries import Entries, GroupName
 from plugins.rcm.group import Group
@@ -72,13 +73,13 @@ def test_a_message_that_is_no_event_waits_for_events_before_it() -> None:
     publisher.stamp([second], 0.0)
     effects = publisher.publish(batch_of([first.with_annotation(entry)]), 0.0)
     assert len([each for each in effects if isinstance(each, DeliverMessage)]) == 1
-    (data,) = [effect.data for effect in effects if isinstance(effect, SendData)]
-    assert [type(each) for each in group.receive("a", data, 1.0)] == [PassOn]
+    (data,) = [effect.data for effect in effects if isinstance(effect, SendMessages)]
+    assert [type(each) for each in group.receive("a", [data], 1.0)] == [PassOn]
     # The commit of the second event fails: a message behind it is stamped anew.
     assert publisher.send(Channel.CLIENTS, b"again", 1.0) == []
     effects = publisher.revoke(1.0)
-    (more,) = [effect.data for effect in effects if isinstance(effect, SendData)]
-    assert group.receive("a", more, 2.0) == []
+    (more,) = [effect.data for effect in effects if isinstance(effect, SendMessages)]
+    assert group.receive("a", [more], 2.0) == []
     effects = group.order(batch_of([first.with_annotation(entry)]), 2.0)
     got = [each for each in effects if isinstance(each, DeliverBatch | DeliverMessage)]
     assert [type(each) for each in got] == [DeliverBatch, DeliverMessage, DeliverMessage]
