@@ -48,7 +48,7 @@ from plugins.rcm.effects import (
 from plugins.rcm.entries import Entries, stamp_of
 from plugins.rcm.event_reader import EventReader
 from plugins.rcm.held_events import HeldEvent, HeldMessage, hold_events, join_batches
-from plugins.rcm.inbox import NUMBER_PATIENCE, Inbox
+from plugins.rcm.inbox import Inbox
 from plugins.rcm.payload import Channel, ChannelMessage, decode_payload, encode_payload
 
 #: Messages that are sent together; the order has a bound.
@@ -86,9 +86,9 @@ class Group:
         self._codec = codec
         self._entries = entries
         self._read_clock = read_clock
-        # Without events no log has missing messages.
-        patience = NUMBER_PATIENCE if patterns else 0.0
-        self._inboxes = {each: Inbox(patience) for each in self._others}
+        # Messages that are no events are in no log.
+        has_log = bool(patterns)
+        self._inboxes = {each: Inbox(has_log=has_log) for each in self._others}
         self._held: dict[MessageId, HeldEvent | HeldMessage] = {}
         self._arrived: dict[tuple[str, Mark], MessageId] = {}
         """Ids of received messages that the node has not passed back."""

@@ -21,9 +21,11 @@ NUMBER_PATIENCE = 10.0
 
 
 class Inbox:
-    def __init__(self, patience: float = NUMBER_PATIENCE) -> None:
-        """`patience` is the time in seconds that a message waits for lower numbers."""
-        self._patience = patience
+    def __init__(self, *, has_log: bool = True) -> None:
+        """Without a log no message waits for lower numbers, and those before the first one are
+        missing too."""
+        self._has_log = has_log
+        self._patience = NUMBER_PATIENCE if has_log else 0.0
         self._packets: deque[Packet] = deque()
         self._bytes = 0
         self._ready: set[MessageId] = set()
@@ -59,9 +61,11 @@ class Inbox:
     def pass_message(self, id: MessageId) -> tuple[int, int] | None:
         """Record that the order gets a message. Return the first and last missing number before
         it, if there are some."""
-        missing = None
-        if self._next is not None and self._next[0] == id.incarnation and id.number > self._next[1]:
-            missing = self._next[1], id.number - 1
+        missing, following = None, self._next
+        if not self._has_log and (following is None or following[0] != id.incarnation):
+            following = id.incarnation, 1
+        if following is not None and following[0] == id.incarnation and id.number > following[1]:
+            missing = following[1], id.number - 1
         self._next = id.incarnation, id.number + 1
         return missing
 
