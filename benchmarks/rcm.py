@@ -23,6 +23,7 @@ from benchmarks.harness.report import Report
 from benchmarks.sites import (
     awareness,
     long_run,
+    messages,
     rate,
     reliability,
     restarts,
@@ -33,6 +34,7 @@ from benchmarks.sites import (
 from benchmarks.sites.awareness import Awareness
 from benchmarks.sites.finding import Finding, make_sheet
 from benchmarks.sites.long_run import LongRun
+from benchmarks.sites.messages import MessageRun
 from benchmarks.sites.rate import Rate
 from benchmarks.sites.reliability import Reliability
 from benchmarks.sites.restarts import Restarts
@@ -51,6 +53,7 @@ _QUICK_DOWNS: Final = (0.0, 15.0, 60.0)
 @attrs.frozen
 class Floors:
     streams: list[StreamRun]
+    messages: list[MessageRun]
     suspended: Suspended
     awareness: Awareness
     """Over real TCP."""
@@ -68,7 +71,10 @@ class Results:
 
 
 def run(context: BenchmarkContext) -> Report:
-    floors = Floors(streams.measure(context), suspended.measure(context), _measure_tcp(context))
+    floors = Floors(
+        *(streams.measure(context), messages.measure(context)),
+        *(suspended.measure(context), _measure_tcp(context)),
+    )
     begin = time.perf_counter()
     # A fork would copy the state of the caller. The end of the block ends all processes.
     with multiprocessing.get_context("spawn").Pool(initializer=_begin_process) as pool:
@@ -160,8 +166,13 @@ def report(results: Results, floors: Floors, real_seconds: float, *, quick: bool
         sheets=[
             make_sheet("Experiments of the RCM paper", found, quick=quick),
             streams.make_sheet(floors.streams),
+            messages.make_sheet(floors.messages),
         ],
-        floors=[streams.make_floor(floors.streams), suspended.make_floor(floors.suspended)],
+        floors=[
+            streams.make_floor(floors.streams),
+            messages.make_floor(floors.messages),
+            suspended.make_floor(floors.suspended),
+        ],
         notes=[
             f"{missed} figures missed" if missed else "all figures are as they must be",
             "four sites, 56 kbit/s and 100 ms one way, messages of 100 bytes, 2 a second of each "
@@ -178,12 +189,16 @@ def report(results: Results, floors: Floors, real_seconds: float, *, quick: bool
             f"those in virtual time took {real_seconds:.0f} s of real time",
             f"stream: {streams.EVENTS:,} prebuilt events as fast as the session takes them; the "
             "median of the ratios of alternate runs; rcm delivers all events at all sites",
+            "messages: both kinds of sites are in one process and have the link stack and the "
+            "multiplexer; each client sends its next message when all sites have the last one; the "
+            "median of the ratios of alternate runs",
             f"memory: without files; {suspended.RATE} messages a second, at the sites that suspect "
             "a third one, whose process is stopped",
         ],
         figures={
             **_figures(results, found),
             "streams": [attrs.asdict(each) for each in floors.streams],
+            "messages": [attrs.asdict(each) for each in floors.messages],
             "suspended": attrs.asdict(floors.suspended),
         },
         draw=lambda figure: _draw(results, figure),

@@ -12,6 +12,7 @@ from benchmarks.rcm import Floors, Results, report
 from benchmarks.sites import awareness, long_run, rate, reliability, restarts, variants
 from benchmarks.sites.finding import Finding
 from benchmarks.sites.group import SiteGroup, SiteSetting
+from benchmarks.sites.messages import MessageRun
 from benchmarks.sites.record import Status, share_not_disconnected
 from benchmarks.sites.reliability import LAYERS
 from benchmarks.sites.streams import StreamRun
@@ -97,10 +98,15 @@ def test_the_report_counts_missed_figures(results: Results) -> None:
         for seconds in (1.0, 2.0, 3.0)
         for use, seconds in (("mspaces", seconds), ("rcm", 1.25 * seconds))
     ]
-    floors = Floors(runs, Suspended(5.0, [1.0, 40.0]), results.awareness)
+    messages = [
+        MessageRun(kind, 400, seconds, 0.4, 400_000, 0)
+        for kind, seconds in (("plain", 1.0), ("rcm", 1.6))
+    ]
+    floors = Floors(runs, messages, Suspended(5.0, [1.0, 40.0]), results.awareness)
     told = report(results, floors, 1.0, quick=False)
-    assert [each.is_met for each in told.floors] == [True, False]
+    assert [each.is_met for each in told.floors] == [True, False, False]
     assert told.floors[0].value == pytest.approx(0.8)
+    assert told.floors[1].value == pytest.approx(0.625)
     assert told.sheets[1].rows[1][:4] == ["rcm", "400", "267-800", "100.0"]
     verdicts = [row[-1] for row in told.sheets[0].rows]
     assert verdicts.count("MISSED") == (

@@ -8,11 +8,12 @@ import pytest
 
 from broker.event.site_notice import MissingMessages, SiteStatus
 from broker.streams.messaging import ClientAddress, Delivery
+from plugins.rcm.payload import Channel
 from tests.plugins.rcm.clients.simulated_group import CLIENTS, SimulatedGroup
 from tests.seeds import seeds
 
 
-@pytest.mark.parametrize("seed", seeds(4, 200))
+@pytest.mark.parametrize("seed", seeds(2, 200))
 @pytest.mark.parametrize("order", ["hybrid", "logical", "sequencer"])
 def test_messages_keep_the_properties_of_the_order_through_outages_and_a_restart(
     order: str, seed: int, tmp_path: Path
@@ -113,3 +114,21 @@ def test_an_outage_is_told_in_sequence_with_late_and_missing_messages(tmp_path: 
     (missing,) = [item for item in c.items["ben"] if isinstance(item, MissingMessages)]
     assert (missing.site, missing.first, missing.last) == ("a", 2, 2)
     group.check(has_all=True)
+
+
+def test_wrong_data_of_a_site_ends_its_link_and_is_counted(tmp_path: Path) -> None:
+    group = SimulatedGroup(tmp_path)
+    group.advance(2.0)
+    a, b, c = group.processes.values()
+    b.site._runner.call(b.site._group.send, Channel.CLIENTS, b"\xc1")
+    group.advance(1.0)
+    for process in (a, c):
+        told = [item for item in process.items["anna"] if isinstance(item, SiteStatus)]
+        assert (told[-1].site, told[-1].reason) == ("b", "ended: protocol")
+        assert process.site.snapshot()["rejected"] == 1
+    group.advance(10.0)
+    b.send("anna", b"again")
+    group.advance(1.0)
+    for process in (a, b, c):
+        last = process.items["anna"][-1]
+        assert isinstance(last, Delivery) and last.message.payload == b"again"
