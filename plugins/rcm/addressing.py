@@ -39,7 +39,8 @@ def send_addressed(
     for part in split_messages(send.packets):
         held = enumerate(released[first : first + len(part)])
         copied = [(index, each) for index, each in held if isinstance(each, HeldMessage)]
-        alike: dict[tuple[int, ...], list[str]] = {}
+        # A group of one site has its places, too.
+        alike: dict[tuple[int, ...], list[str]] = {} if sites else {(-1,) * len(copied): []}
         for site in sites:
             alike.setdefault(tuple(each.find_copy(site) for _, each in copied), []).append(site)
         for numbers, group in alike.items():

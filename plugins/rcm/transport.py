@@ -93,6 +93,7 @@ class RcmTransport:
         self._receivers: dict[Channel, IChannelReceiver] = {Channel.CLIENTS: self._clients}
         self._early: list[FlowBatch] | None = []
         """Own events that came before the end of the log was read."""
+        self._early_copies: list[tuple[bytes, Sequence[Message]]] = []
         self.missing = 0
         """Messages of other sites that will not come."""
         self._bounds = ClockBounds(self._sites.clock_of)
@@ -147,6 +148,8 @@ class RcmTransport:
         early, self._early = self._early or [], None
         for batch in early:
             self._runner.call(self._group.publish, batch)
+        for data, copies in self._early_copies:
+            self._send_copies(data, copies)
         for site in self._sites.sites:
             self._sites.connect(site)
 
@@ -238,6 +241,9 @@ class RcmTransport:
         return self._clients.open_client(name, receive)
 
     def _send_copies(self, data: bytes, copies: Sequence[Message]) -> None:
+        if self._early is not None:
+            self._early_copies.append((data, copies))
+            return
         self._runner.call(self._group.send_copies, Channel.CLIENTS, data, copies)
 
     def _notify(self, notice: SiteNotice) -> None:

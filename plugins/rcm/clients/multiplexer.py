@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 import attrs
@@ -32,9 +33,9 @@ from plugins.rcm.effects import DeliverMessage
 
 #: At one site (R3).
 MOST_CLIENTS = 100
-#: Messages, and their bytes, that wait to be sent, behind a commit of events.
-MOST_UNSENT = 10_000
-MOST_UNSENT_BYTES = 16 << 20
+#: Messages of a site, and their bytes, that it has not delivered itself; more are FULL.
+MOST_UNDER_WAY = 10_000
+MOST_BYTES_UNDER_WAY = 16 << 20
 #: Bytes of messages with one place, unless one is larger.
 MOST_PLACE_BYTES = 64 << 10
 
@@ -79,7 +80,9 @@ class Multiplexer:
         self._outbox: list[_Outgoing] = []
         self._copies: dict[Message, Sequence[_Outgoing]] = {}
         """Messages in each copy whose outcomes are not known."""
-        self._unsent = self._unsent_bytes = 0
+        self._places: deque[tuple[int, int]] = deque()
+        """Messages, and their bytes, in each own place that is not delivered."""
+        self._under_way = self._bytes_under_way = 0
         self._is_closed = False
 
     def set_sites(self, sites: tuple[str, ...]) -> None:
@@ -136,7 +139,7 @@ class Multiplexer:
         message.source = client.address
         outgoing = _Outgoing(len(message.payload), sites, encoded)
         message.outcomes = outgoing.outcomes
-        if self._unsent >= MOST_UNSENT or self._unsent_bytes >= MOST_UNSENT_BYTES:
+        if self._under_way >= MOST_UNDER_WAY or self._bytes_under_way >= MOST_BYTES_UNDER_WAY:
             message.outcomes.update(dict.fromkeys(sites, Outcome.FULL))
             return succeed(message.outcomes)
         if not self._outbox:
@@ -144,8 +147,8 @@ class Multiplexer:
         if self._site in sites:
             message.outcomes[self._site] = Outcome.SENT
         self._outbox.append(outgoing)
-        self._unsent += 1
-        self._unsent_bytes += outgoing.size
+        self._under_way += 1
+        self._bytes_under_way += outgoing.size
         return outgoing.sent
 
     def _resolve(
@@ -201,6 +204,7 @@ class Multiplexer:
                 self._copies[copy] = part
         for each in part:
             self._report_sent(each)
+        self._places.append((len(part), sum(each.size for each in part)))
         self._send_down(data, copies)
 
     def sent(self, copy: Message) -> None:
@@ -218,8 +222,6 @@ class Multiplexer:
     def _report_sent(self, outgoing: _Outgoing) -> None:
         outcomes, sent = outgoing.outcomes, outgoing.sent
         if len(outcomes) == len(outgoing.sites) and not sent.called:
-            self._unsent -= 1
-            self._unsent_bytes -= outgoing.size
             sent.callback(outcomes)
 
     # ----------------------------------------------------------------- from the order
@@ -227,6 +229,10 @@ class Multiplexer:
     def deliver(self, delivered: DeliverMessage) -> None:
         """Pass messages on to their clients here. Raises `ProtocolError` for malformed data."""
         _, id, stamp, late, data, is_recovered = delivered
+        if id.site == self._site and self._places:
+            count, size = self._places.popleft()
+            self._under_way -= count
+            self._bytes_under_way -= size
         for number, content in enumerate(decode_messages(data)):
             if content is None:
                 continue

@@ -117,9 +117,10 @@ class Process:
         self.site = create_site(
             *(name, group.options, group.folder / name, self._clock),
             link_options=LINKS,
-            sockets=LinkSockets(_no_datagrams, self._open),
+            sockets=LinkSockets(no_datagrams, self.open_sockets),
             wall_clock=lambda: 10**9 + round(group.clock.seconds() * 1000),
         )
+        self._states: dict[str, str] = {}
         self.items: dict[str, list[Item]] = {client: [] for client in CLIENTS}
         self.clients: dict[str, IGroupClient] = {}
         self.site.listen()
@@ -144,7 +145,7 @@ class Process:
         self._group.network.cut_end(link_place(self._sockets.address))
         self._group.run.lives.append((self._group.clock.seconds(), self.process, False))
 
-    def _open(self, host: str, port: int, _: object, on_connect: Any) -> MemoryConnections:
+    def open_sockets(self, host: str, port: int, _: object, on_connect: Any) -> MemoryConnections:
         sockets = MemoryConnections(self._group.network, self._clock, (host, port), on_connect)
         self._sockets = sockets
         return sockets
@@ -153,8 +154,12 @@ class Process:
         run, now = self._group.run, self._group.clock.seconds()
         match item:
             case Delivery():
+                # No live message comes from a site that is disconnected (R26).
+                is_apart = self._states.get(item.id.site) == "disconnected"
+                assert item.is_recovered is (is_apart and item.id.site != self.name)
                 self._group.got.append((self.process, now, item))
             case SiteStatus(_, site, state, reason):
+                self._states[site] = state
                 status = record.Status(now, self.process, site, LinkState(state), reason)
                 run.statuses.append(status)
             case MissingMessages(_, site, incarnation, first, last):
@@ -166,5 +171,5 @@ def _part_id(id: MessageId, part: int) -> MessageId:
     return id._replace(number=id.number * _PARTS + part)
 
 
-def _no_datagrams(host: str, port: int) -> NoReturn:
+def no_datagrams(host: str, port: int) -> NoReturn:
     raise AssertionError

@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from broker.errors import Closed
 from broker.event.site_notice import MissingMessages, SiteStatus
-from broker.streams.messaging import ClientAddress, Delivery
+from broker.streams.link_sockets import LinkSockets
+from broker.streams.messaging import ClientAddress, Delivery, Item
+from broker.transport.message import Message, Outcome
+from plugins.rcm.group_site import create_context
 from plugins.rcm.payload import Channel
-from tests.plugins.rcm.clients.simulated_group import CLIENTS, SimulatedGroup
+from plugins.rcm.transport import RcmTransport
+from tests.plugins.rcm.clients.simulated_group import CLIENTS, SimulatedGroup, no_datagrams
 from tests.seeds import seeds
 
 
@@ -132,3 +137,29 @@ def test_wrong_data_of_a_site_ends_its_link_and_is_counted(tmp_path: Path) -> No
     for process in (a, b, c):
         last = process.items["anna"][-1]
         assert isinstance(last, Delivery) and last.message.payload == b"again"
+
+
+def test_messages_of_clients_wait_for_the_start_of_their_site(tmp_path: Path) -> None:
+    group = SimulatedGroup(tmp_path, "a")
+    group.advance(1.0)
+    process = group.processes["a"]
+    process.kill()
+    for starts in (False, True):
+        sockets = LinkSockets(no_datagrams, process.open_sockets)
+        context = create_context("a", group.options, tmp_path / "a", group.clock, sockets=sockets)
+        site, items, outcomes = RcmTransport(context), list[Item](), list[object]()
+        client = site.open_client("early", items.append)
+        client.send(Message(b"early", destinations=("a",))).addCallback(outcomes.append)
+        group.advance(1.0)
+        assert items == []
+        if starts:
+            site.listen()
+            site.start()
+        group.advance(1.0)
+        site.stop()
+        assert [item.message.payload for item in items if isinstance(item, Delivery)] == (
+            [b"early"] if starts else []
+        )
+        assert outcomes == [{"a": Outcome.SENT}]
+        with pytest.raises(Closed):
+            site.open_client("late")

@@ -25,6 +25,7 @@ from broker.streams.messaging import ClientAddress, Delivery, IGroupClient, Item
 from broker.transport.message import Message, Outcome, Peer
 from broker.transport.order import MessageId, Stamp
 from plugins.rcm.clients import client as client_module
+from plugins.rcm.clients import multiplexer
 from plugins.rcm.clients.multiplexer import MOST_CLIENTS, Multiplexer
 from plugins.rcm.clients.wire import decode_messages
 from plugins.rcm.effects import DeliverMessage
@@ -118,6 +119,24 @@ def test_outcomes_are_those_of_each_destination_site() -> None:
     anna.send(Message(b"5", destinations=("a", "c"))).addCallback(found.append)
     below.clients.close()
     assert found[3:] == [{"a": absent, "c": absent}, {"b": absent, "c": absent}]
+
+
+def test_messages_that_their_own_site_has_not_delivered_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(multiplexer, "MOST_UNDER_WAY", 2)
+    below = Below()
+    anna = below.clients.open_client("anna")
+    found: list[object] = []
+    for site in ("a", "b", "c"):
+        anna.send(Message(b"", destinations=(site,))).addCallback(found.append)
+    below.clock.advance(0)
+    below.complete()
+    assert found == [{"c": Outcome.FULL}, {"a": Outcome.SENT}, {"b": Outcome.SENT}]
+    below.deliver(below.sent[0][0], site="a")
+    anna.send(Message(b"", destinations=("c",)))
+    below.clock.advance(0)
+    assert len(below.sent) == 2
 
 
 @pytest.mark.parametrize(
