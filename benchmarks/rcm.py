@@ -24,6 +24,7 @@ from benchmarks.sites import (
     awareness,
     fan_out,
     long_run,
+    messages,
     rate,
     reliability,
     restarts,
@@ -35,6 +36,7 @@ from benchmarks.sites.awareness import Awareness
 from benchmarks.sites.fan_out import FanOut
 from benchmarks.sites.finding import Finding, make_sheet
 from benchmarks.sites.long_run import LongRun
+from benchmarks.sites.messages import MessageRun
 from benchmarks.sites.rate import Rate
 from benchmarks.sites.reliability import Reliability
 from benchmarks.sites.restarts import Restarts
@@ -53,6 +55,7 @@ _QUICK_DOWNS: Final = (0.0, 15.0, 60.0)
 @attrs.frozen
 class Floors:
     streams: list[StreamRun]
+    messages: list[MessageRun]
     suspended: Suspended
     awareness: Awareness
     """Over real TCP."""
@@ -72,7 +75,10 @@ class Results:
 
 def run(context: BenchmarkContext) -> Report:
     floors = Floors(
-        *(streams.measure(context), suspended.measure(context), _measure_tcp(context)),
+        streams.measure(context),
+        messages.measure(context),
+        suspended.measure(context),
+        _measure_tcp(context),
         fan_out.measure_all(),
     )
     begin = time.perf_counter()
@@ -166,10 +172,12 @@ def report(results: Results, floors: Floors, real_seconds: float, *, quick: bool
         sheets=[
             make_sheet("Experiments of the RCM paper", found, quick=quick),
             streams.make_sheet(floors.streams),
+            messages.make_sheet(floors.messages),
             fan_out.make_sheet(floors.fan_outs),
         ],
         floors=[
             *streams.make_floors(floors.streams),
+            messages.make_floor(floors.messages),
             suspended.make_floor(floors.suspended),
             *fan_out.make_floors(floors.fan_outs),
         ],
@@ -192,12 +200,16 @@ def report(results: Results, floors: Floors, real_seconds: float, *, quick: bool
             "fan-outs: bytes of connections and datagrams, without the headers of TCP, UDP and IP; "
             f"{fan_out.MESSAGES} messages; the floors are of {fan_out.SIZES[0]} bytes, an event of "
             "the examples has about 950",
+            "messages: both kinds of sites are in one process and have the link stack and the "
+            "multiplexer; each client sends its next message when all sites have the last one; the "
+            "median of the ratios of alternate runs",
             f"memory: without files; {suspended.RATE} messages a second, at the sites that suspect "
             "a third one, whose process is stopped",
         ],
         figures={
             **_figures(results, found),
             "streams": [attrs.asdict(each) for each in floors.streams],
+            "messages": [attrs.asdict(each) for each in floors.messages],
             "suspended": attrs.asdict(floors.suspended),
             "fan_outs": [attrs.asdict(each) for each in floors.fan_outs],
         },

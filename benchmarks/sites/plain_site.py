@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import groupby
 
-import msgspec
 from twisted.internet.defer import Deferred, succeed
 from zope.interface import implementer
 
@@ -19,9 +17,6 @@ from plugins.rcm.options import RcmOptions
 from plugins.rcm.payload import Channel
 from plugins.rcm.site_links import SiteLinks
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[int, list[bytes]]).decode
-
 
 @implementer(ILinkReceiver)
 class PlainSite:
@@ -33,9 +28,10 @@ class PlainSite:
         self._address = options.address_of(context.node)
         others = {site: options.sites[site] for site in sites if site != context.node}
         self._links = SiteLinks(context, others, lambda status: None)
-        self._clients = Multiplexer(context.node, sites, self._send_messages, context.clock)
+        self._clients = Multiplexer(context.node, sites, self._send_copies, context.clock)
         self.open_client = self._clients.open_client
         self._sent = 0
+        self._received = dict.fromkeys(others, 0)
 
     def listen(self) -> None:
         host, port = self._address
@@ -55,27 +51,24 @@ class PlainSite:
         peers = [self._links.describe(site, now) for site in self._links.sites]
         return {"peers": peers, "lost_sends": self._links.lost_sends, **self._clients.snapshot()}
 
-    def _send_messages(self, messages: Sequence[Message]) -> None:
-        for destinations, group in groupby(messages, lambda message: message.destinations):
-            carried = list(group)
-            first = self._sent + 1
-            self._sent += len(carried)
-            data = [message.payload for message in carried]
-            outcomes = self._links.send([_encode((first, data))], [str(d) for d in destinations])
-            self._clients.sent(carried, outcomes)
-            self._deliver(self._context.node, first, data)
+    def _send_copies(self, data: bytes, copies: Sequence[Message]) -> None:
+        self._sent += 1
+        for copy in copies:
+            sites = [str(site) for site in copy.destinations]
+            copy.outcomes.update(self._links.send([copy.payload], sites))
+            self._clients.sent(copy)
+        self._deliver(self._context.node, self._sent, data)
 
-    def _deliver(self, site: str, first: int, data: Sequence[bytes]) -> None:
-        for number, each in enumerate(data, first):
-            id, stamp = MessageId(site, 1, number), Stamp(number, site)
-            self._clients.deliver(DeliverMessage(Channel.CLIENTS, id, stamp, None, each, False))
+    def _deliver(self, site: str, number: int, data: bytes) -> None:
+        id, stamp = MessageId(site, 1, number), Stamp(number, site)
+        self._clients.deliver(DeliverMessage(Channel.CLIENTS, id, stamp, None, data, False))
 
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
         site = self._links.site_at(peer)
         for message in () if site is None else messages:
             assert site is not None
-            first, data = _decode(message)
-            self._deliver(site, first, data)
+            self._received[site] += 1
+            self._deliver(site, self._received[site], message)
 
     def link_changed(self, peer: Hashable, state: LinkState) -> None:
         site = self._links.site_at(peer)

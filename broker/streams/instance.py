@@ -33,6 +33,7 @@ from broker.streams.contract import (
 )
 from broker.streams.guarded_receiver import guard_receiver
 from broker.streams.link_key import LinkKey
+from broker.streams.messaging import IMessagingTransport
 from broker.streams.node_services import NodeServices
 from broker.streams.site_statuses import SiteStatuses
 
@@ -212,6 +213,11 @@ class TransportInstance:
         except Exception as error:
             self.fail(error)
             raise Closed(f"the stack {self.instance} has stopped") from None
+
+    @property
+    def messaging(self) -> IMessagingTransport | None:
+        """The transport, if it runs and carries messages of applications."""
+        return self._transport if IMessagingTransport.providedBy(self._transport) else None
 
     def publish(self, batch: FlowBatch, targets: Sequence[Collection[Hashable]]) -> None:
         """Carry own events, each with the links that want it among its targets."""

@@ -22,8 +22,7 @@ class ClientAddress(NamedTuple):
     client: str
 
 
-@attrs.frozen
-class Delivery:
+class Delivery(NamedTuple):
     """A message in its place of the order. Clients of a site share it, and do not change it.
 
     The message has its `payload`, `source` and `destinations`.
@@ -31,6 +30,8 @@ class Delivery:
 
     message: Message
     id: MessageId
+    part: int
+    """Place among the messages with this id: those that its site's clients sent in one turn."""
     stamp: Stamp
     late: Place | None
     """Ids of the delivered messages before and after the place of a late message (T16)."""

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from broker.config import Settings
 from broker.config.stacks import DEFAULT_STACK, FindPlugins, find_plugins_of
-from broker.errors import ClearanceTooLow
+from broker.errors import ClearanceTooLow, UnknownStack
 from broker.event.envelope import SecurityLevel
 from broker.event.flow import CarryingPatterns, pattern_of, precedence
 from broker.event.place import Mark
@@ -21,6 +21,7 @@ from broker.matching.query.query import Query
 from broker.streams.annotator import AnnotateEntries, Annotator
 from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch, Guarantee
 from broker.streams.instance import TransportInstance
+from broker.streams.messaging import IGroupClient, Receive
 from broker.streams.node_services import NodeServices
 
 EVERYTHING = StreamPattern.parse(">")
@@ -123,6 +124,18 @@ class StreamTransports(Carriage):
                 f"the event's security level is {level.value!r}, the sites of the stack "
                 f"{instance.instance!r} see events up to {instance.clearance.value!r}"
             )
+
+    def open_client(self, stack: str, name: str, receive: Receive | None = None) -> IGroupClient:
+        """Return a new client of a stack's group, as `IMessagingTransport.open_client`.
+
+        Raises `UnknownStack` for a stack that does not run, or carries no messages.
+        """
+        instance = self._instances.get(stack)
+        messaging = None if instance is None else instance.messaging
+        if messaging is None:
+            raise UnknownStack(f"no stack {stack} runs that carries messages of applications")
+        client: IGroupClient = messaging.open_client(name, receive)
+        return client
 
     def publish(self, batch: FlowBatch, targets: Sequence[Collection[Hashable]]) -> None:
         """Carry committed own events of one flow, each with its targets.

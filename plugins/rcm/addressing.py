@@ -1,4 +1,4 @@
-"""Messages of a group on their way to its links: in parts, and for some sites only."""
+"""Messages of a group on their way to its links: in parts, and with other data for some sites."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from broker.transport.order import IPacketCodec, Message, OrderEffect, Packet, Send
 from plugins.rcm.effects import SendMessages
 from plugins.rcm.held_events import HeldEvent, HeldMessage
-from plugins.rcm.payload import Channel, ChannelMessage, encode_payload
+from plugins.rcm.payload import ChannelMessage, encode_payload
 
 #: Of the documents in one message of a link, unless one is larger.
 MOST_MESSAGE_BYTES = 256 << 10
@@ -33,39 +33,26 @@ def send_addressed(
     sites: Sequence[str],
     codec: IPacketCodec,
 ) -> Iterator[SendMessages]:
-    """Send released messages to all other sites, of which some are for some sites only."""
+    """Send released messages to all other sites, to each with the copies that are for it."""
     assert isinstance(send, Send)
     first = 0
     for part in split_messages(send.packets):
-        held = released[first : first + len(part)]
-        carried = [each.message for each in held if isinstance(each, HeldMessage) and each.message]
-        for messages, group in _address(part, held, sites):
+        held = enumerate(released[first : first + len(part)])
+        copied = [(index, each) for index, each in held if isinstance(each, HeldMessage)]
+        # A group of one site has its places, too.
+        alike: dict[tuple[int, ...], list[str]] = {} if sites else {(-1,) * len(copied): []}
+        for site in sites:
+            alike.setdefault(tuple(each.find_copy(site) for _, each in copied), []).append(site)
+        for numbers, group in alike.items():
+            messages, carried = list(part), []
+            for (index, each), number in zip(copied, numbers, strict=True):
+                data = b""
+                if number >= 0:
+                    carried.append(each.copies[number])
+                    data = each.copies[number].payload
+                if data is not each.data:
+                    # The site gets the message's place, for other sites' numbers.
+                    payload = encode_payload(ChannelMessage(each.channel, data))
+                    messages[index] = messages[index]._replace(payload=payload)
             yield SendMessages(codec.encode(messages), group, carried)
         first += len(part)
-
-
-def _address(
-    messages: Sequence[Message], held: Sequence[HeldEvent | HeldMessage], sites: Sequence[str]
-) -> Iterator[tuple[Sequence[Message], Sequence[str]]]:
-    """Yield the messages for some sites each: a message for other sites is empty there, and keeps
-    its place."""
-    limited = [
-        (index, each.channel, each.message.destinations)
-        for index, each in enumerate(held)
-        if isinstance(each, HeldMessage)
-        and each.message is not None
-        and len(each.message.destinations) < len(sites)
-    ]
-    if not limited:
-        yield messages, sites
-        return
-    alike: dict[tuple[tuple[int, Channel], ...], list[str]] = {}
-    for site in sites:
-        emptied = tuple((index, channel) for index, channel, to in limited if site not in to)
-        alike.setdefault(emptied, []).append(site)
-    for emptied, group in alike.items():
-        found = list(messages)
-        for index, channel in emptied:
-            payload = encode_payload(ChannelMessage(channel, b""))
-            found[index] = found[index]._replace(payload=payload)
-        yield found, group

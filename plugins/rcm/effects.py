@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
@@ -25,9 +25,9 @@ class SendData:
 
 @attrs.frozen
 class SendMessages:
-    """Send one message of the links, which carries messages that are no events.
+    """Send one message of the links, which carries copies of messages that are no events.
 
-    Its outcome at a site is that of each carried one.
+    Its outcome at a site is that of each copy.
     """
 
     data: bytes
@@ -49,8 +49,7 @@ class DeliverBatch:
     batch: FlowBatch
 
 
-@attrs.frozen
-class DeliverMessage:
+class DeliverMessage(NamedTuple):
     """Deliver a message that is no event, in the final order; late if it has a place."""
 
     channel: Channel

@@ -99,6 +99,8 @@ class Group:
         self._changes = ChangeReader()
         self._inboxes: dict[str, Inbox] = {}
         """Also of sites that have left."""
+        # Messages that are no events are in no log.
+        self._has_log = bool(patterns)
         self.set_sites(sites)
         self._held: dict[MessageId, HeldEvent | HeldMessage] = {}
         self._arrived: dict[tuple[str, Mark], MessageId] = {}
@@ -117,7 +119,7 @@ class Group:
         """
         self._others = tuple(each for each in sites if each != self._site)
         for each in self._others:
-            self._inboxes.setdefault(each, Inbox())
+            self._inboxes.setdefault(each, Inbox(has_log=self._has_log))
         numbers = [(change.site, change[3:]) for change in changes]
         for site, inbox in self._inboxes.items():
             inbox.changes = frozenset(number for each, number in numbers if each == site)
@@ -142,9 +144,9 @@ class Group:
         self._committed.clear()
         effects = self._convert(self.core.revoke(self._instant(now)))
         for held in waiting:
-            if isinstance(held, HeldMessage) and held.message is not None:
+            if isinstance(held, HeldMessage):
                 # It was stamped behind the events.
-                effects += self.send_messages(held.channel, [held.message], now)
+                effects += self.send_copies(held.channel, held.data, held.copies, now)
         return effects
 
     def publish(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
@@ -159,21 +161,19 @@ class Group:
 
     def send(self, channel: Channel, data: bytes, now: float) -> list[GroupEffect]:
         """Send a message that is no event to all sites."""
-        return self.send_messages(channel, [TransportMessage(data, None, self._others)], now)
+        return self.send_copies(channel, data, [TransportMessage(data, None, self._others)], now)
 
-    def send_messages(
-        self, channel: Channel, messages: Sequence[TransportMessage], now: float
+    def send_copies(
+        self, channel: Channel, data: bytes, copies: Sequence[TransportMessage], now: float
     ) -> list[GroupEffect]:
-        """Send messages that are no events, behind the events that are being committed.
+        """Send a message that is no event, behind the events that are being committed.
 
-        Their destinations are other sites; the rest of the group gets their places. They are in no
-        log: sites that lose one are told that it is missing.
+        This site gets the data, and others the copies that are for them, or only the place. It is
+        in no log: sites that lose it are told that it is missing.
         """
-        reserved = self.core.stamp(len(messages), self._instant(now))
-        for message, (number, _) in zip(messages, reserved, strict=True):
-            data = message.payload
-            held = HeldMessage(channel, data, message=message)
-            self._committed[number] = held, encode_payload(ChannelMessage(channel, data))
+        ((number, _),) = self.core.stamp(1, self._instant(now))
+        held = HeldMessage(channel, data, copies=copies)
+        self._committed[number] = held, encode_payload(ChannelMessage(channel, data))
         return self._release(now)
 
     def _release(self, now: float) -> list[GroupEffect]:
@@ -210,18 +210,10 @@ class Group:
         """Take messages of the link to a site."""
         inbox, bound = self._inboxes[site], self._entries.bound_of(site)
         batches: list[HeldEvent] = []
-        following: list[Packet] = []
-        """Packets that wait for nothing."""
-        effects: list[GroupEffect] = []
-        error: ProtocolError | None = None
         try:
             for packet in (each for one in data for each in self.codec.decode(site, one)):
                 if isinstance(packet, Message):
                     held = self._read_message(site, packet, bound, now)
-                    if isinstance(held, HeldMessage) and inbox.pass_following(packet.id):
-                        self._held[packet.id] = held
-                        following.append(packet)
-                        continue
                     if inbox.is_full or inbox.is_passed(packet.id):
                         # An event comes from a log, or has come from there.
                         continue
@@ -232,15 +224,10 @@ class Group:
                     else:
                         inbox.add_ready(packet.id)
                 inbox.add_packet(packet)
-        except ProtocolError as found:
+        except ProtocolError as error:
             self.rejected += 1
-            error = found
-        effects += map(PassOn, join_batches(batches))
-        if following:
-            effects += self._convert(self.core.receive(site, following, self._instant(now)))
-        if error is not None:
-            return [*effects, EndLink(site, error)]
-        return effects + self._take_ready(site, now)
+            return [*map(PassOn, join_batches(batches)), EndLink(site, error)]
+        return [*map(PassOn, join_batches(batches)), *self._take_ready(site, now)]
 
     def order(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
         """Take events that the node has without a missing one before them in their flow."""

@@ -44,8 +44,15 @@ class HeldMessage:
     channel: Channel
     data: bytes
     is_recovered: bool = False
-    message: Message | None = None
-    """An own one, whose destinations are other sites."""
+    copies: Sequence[Message] = ()
+    """Of an own message, each for some of the other sites."""
+
+    def find_copy(self, site: str) -> int:
+        """Return the index of the copy for a site, or -1."""
+        for index, each in enumerate(self.copies):
+            if site in each.destinations:
+                return index
+        return -1
 
 
 def hold_events(batch: FlowBatch) -> Iterator[HeldEvent]:

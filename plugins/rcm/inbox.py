@@ -20,7 +20,11 @@ NUMBER_PATIENCE = 10.0
 
 
 class Inbox:
-    def __init__(self) -> None:
+    def __init__(self, *, has_log: bool = True) -> None:
+        """Without a log no message waits for lower numbers, and those before the first one are
+        missing too."""
+        self._has_log = has_log
+        self._patience = NUMBER_PATIENCE if has_log else 0.0
         self._packets: deque[Packet] = deque()
         self._bytes = 0
         self._ready: set[MessageId] = set()
@@ -56,19 +60,12 @@ class Inbox:
         """Return whether the order has got this message, or a later one."""
         return self._next is not None and (id.incarnation, id.number) < self._next
 
-    def pass_following(self, id: MessageId) -> bool:
-        """Record that the order gets this message, if it is the next one and no packet waits.
-        Return False otherwise."""
-        if self._packets or (id.incarnation, id.number) != self._next:
-            return False
-        self._next = id.incarnation, id.number + 1
-        return True
-
     def pass_message(self, id: MessageId) -> tuple[int, int] | None:
         """Record that the order gets a message. Return the first and last missing number before
         it, if there are some."""
-        missing = None
-        following = self._skip_changes(self._next)
+        missing, following = None, self._skip_changes(self._next)
+        if not self._has_log and (following is None or following[0] != id.incarnation):
+            following = id.incarnation, 1
         if following is not None and following[0] == id.incarnation and id.number > following[1]:
             missing = following[1], id.number - 1
         self._next = id.incarnation, id.number + 1
@@ -105,7 +102,7 @@ class Inbox:
         return taken, passed
 
     def next_timeout(self) -> float | None:
-        return None if self._blocked_at is None else self._blocked_at + NUMBER_PATIENCE
+        return None if self._blocked_at is None else self._blocked_at + self._patience
 
     def _may_pass(self, id: MessageId, following: tuple[int, int] | None, now: float) -> bool:
         if id not in self._ready:
@@ -116,7 +113,7 @@ class Inbox:
             return True
         if self._blocked_at is None:
             self._blocked_at = now
-        return self._has_loss or now >= self._blocked_at + NUMBER_PATIENCE
+        return self._has_loss or now >= self._blocked_at + self._patience
 
     def _skip_changes(self, following: tuple[int, int] | None) -> tuple[int, int] | None:
         while following in self.changes and following is not None:

@@ -89,11 +89,13 @@ class RcmTransport:
         self._clock = SiteClock(context.wall_clock)
         self._terms = Terms(VERSION, options.order, options.delta)
         self._clients = Multiplexer(
-            context.node, tuple(sorted(options.sites)), self._send_messages, context.clock
+            context.node, tuple(sorted(options.sites)), self._send_copies, context.clock
         )
         self._receivers: dict[Channel, IChannelReceiver] = {Channel.CLIENTS: self._clients}
+        self._closers: list[Callable[[], object]] = [self._clients.close]
         self._early: list[FlowBatch] | None = []
         """Own events that came before the end of the log was read."""
+        self._early_copies: list[tuple[bytes, Sequence[Message]]] = []
         self.missing = 0
         """Messages of other sites that will not come."""
         self._bounds = ClockBounds(lambda site: self._sites.clock_of(site))
@@ -114,6 +116,7 @@ class RcmTransport:
         self._state = SiteState(context.folder, lead=LEADS.get(options.order))
         incarnation = self._state.incarnation
         self._membership = Membership(context, incarnation, options.sites, self, self._notify)
+        self._closers.append(self._membership.close)
         self._receivers[Channel.SITES] = self._membership
         self._sites = self._membership.links
         self._exchange = SiteExchange(self._membership)
@@ -167,6 +170,8 @@ class RcmTransport:
         early, self._early = self._early or [], None
         for batch in early:
             self._runner.call(self._group.publish, batch)
+        for data, copies in self._early_copies:
+            self._send_copies(data, copies)
         for site in self._sites.sites:
             self._sites.connect(site)
 
@@ -176,8 +181,8 @@ class RcmTransport:
 
     def stop(self) -> Deferred[None]:
         self._runner.stop()
-        self._membership.close()
-        self._clients.close()
+        for close in self._closers:
+            close()
         return succeed(None)
 
     def announce(self, key: str, interest: CarriedInterest) -> None:
@@ -258,8 +263,11 @@ class RcmTransport:
     def open_client(self, name: str, receive: Receive | None = None) -> IGroupClient:
         return self._clients.open_client(name, receive)
 
-    def _send_messages(self, messages: Sequence[Message]) -> None:
-        self._runner.call(self._group.send_messages, Channel.CLIENTS, messages)
+    def _send_copies(self, data: bytes, copies: Sequence[Message]) -> None:
+        if self._early is not None:
+            self._early_copies.append((data, copies))
+            return
+        self._runner.call(self._group.send_copies, Channel.CLIENTS, data, copies)
 
     def _notify(self, notice: SiteNotice) -> None:
         """Tell subscriptions and clients."""
@@ -332,7 +340,10 @@ class RcmTransport:
                 self._observe_sent(data, sites)
             case SendMessages(data, sites, carried):
                 self._state.cover(self._group.core.floor)
-                self._clients.sent(carried, self._sites.send([data], sites))
+                outcomes = self._sites.send([data], sites)
+                for copy in carried:
+                    copy.outcomes.update(outcomes)
+                    self._clients.sent(copy)
                 self._observe_sent([data], sites)
             case PassOn(batch):
                 self._context.receive(batch)

@@ -13,6 +13,7 @@ from benchmarks.sites import awareness, fan_out, long_run, rate, reliability, re
 from benchmarks.sites.fan_out import FanOut
 from benchmarks.sites.finding import Finding
 from benchmarks.sites.group import SiteGroup, SiteSetting
+from benchmarks.sites.messages import MessageRun
 from benchmarks.sites.record import Status, share_not_disconnected
 from benchmarks.sites.reliability import LAYERS
 from benchmarks.sites.streams import COMPARED, StreamRun
@@ -107,9 +108,14 @@ def test_the_report_counts_missed_figures(results: Results) -> None:
         for size in fan_out.SIZES
         for name, sent in (("copies", 1000), ("tree", 490), ("group", 260))
     ]
-    floors = Floors(runs, Suspended(5.0, [1.0, 40.0]), results.awareness, fan_outs)
+    messages = [
+        MessageRun(kind, 400, seconds, 0.4, 400_000, 0)
+        for kind, seconds in (("plain", 1.0), ("rcm", 1.6))
+    ]
+    suspected = Suspended(5.0, [1.0, 40.0])
+    floors = Floors(runs, messages, suspected, results.awareness, fan_outs)
     told = report(results, floors, 1.0, quick=False)
-    assert [each.is_met for each in told.floors] == [True, False, False, True, False]
+    assert [each.is_met for each in told.floors] == [True, False, False, False, True, False]
     assert told.floors[0].value == pytest.approx(0.8)
     assert told.floors[1].value == pytest.approx(0.625)
     assert told.sheets[1].rows[1][:4] == ["rcm", "400", "267-800", "100.0"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import attrs
+import msgspec
 from twisted.internet.defer import Deferred, succeed
 
 from broker.errors import (
@@ -19,31 +22,49 @@ from broker.streams.messaging import ClientAddress, Delivery, Item, Receive
 from broker.transport.clock import IClock
 from broker.transport.message import Message, Outcome, Peer
 from plugins.rcm.clients.client import GroupClient
-from plugins.rcm.clients.wire import MOST_NAME, decode_message, encode_message
+from plugins.rcm.clients.wire import (
+    MOST_MESSAGES,
+    MOST_NAME,
+    decode_messages,
+    encode_message,
+    encode_messages,
+)
 from plugins.rcm.effects import DeliverMessage
 
 #: At one site (R3).
 MOST_CLIENTS = 100
-#: Messages, and their bytes, that wait to be sent, behind a commit of events.
-MOST_UNSENT = 10_000
-MOST_UNSENT_BYTES = 16 << 20
+#: Messages of a site, and their bytes, that it has not delivered itself; more are FULL.
+MOST_UNDER_WAY = 10_000
+MOST_BYTES_UNDER_WAY = 16 << 20
+#: Bytes of messages with one place, unless one is larger.
+MOST_PLACE_BYTES = 64 << 10
+
+
+@attrs.define(eq=False)
+class _Outgoing:
+    size: int
+    sites: Sequence[str]
+    encoded: msgspec.Raw
+    outcomes: dict[Peer, Outcome] = attrs.field(factory=dict)
+    sent: Deferred[Mapping[Peer, Outcome]] = attrs.field(factory=Deferred)
 
 
 class Multiplexer:
-    """Messages that clients send in one turn of the reactor go down together.
+    """Messages that clients send in one turn of the reactor have one place in the order.
 
-    Each has the other sites among its destinations as those of a message of the layer below, which
-    calls `sent` with the outcomes.
+    The layer below gets a copy for all sites that get the same of them, and calls `sent` with the
+    outcomes.
     """
 
     def __init__(
         self,
         site: str,
         sites: tuple[str, ...],
-        send_down: Callable[[Sequence[Message]], object],
+        send_down: Callable[[bytes, Sequence[Message]], object],
         clock: IClock,
     ) -> None:
-        """`sites` are all sites of the group, this one included."""
+        """`sites` are all sites of the group, this one included. `send_down` gets data for this
+        site, and its copies for others."""
         self.sites = sites
         self.statuses: dict[str, SiteStatus] = {}
         """Present statuses of other sites."""
@@ -56,10 +77,12 @@ class Multiplexer:
         self._clock = clock
         self._clients: dict[str, GroupClient] = {}
         self._all: tuple[GroupClient, ...] = ()
-        self._outbox: list[Message] = []
-        self._unsent: dict[Message, tuple[Message, Deferred[Mapping[Peer, Outcome]]]] = {}
-        """Messages of clients by those of the layer below."""
-        self._unsent_bytes = 0
+        self._outbox: list[_Outgoing] = []
+        self._copies: dict[Message, Sequence[_Outgoing]] = {}
+        """Messages in each copy whose outcomes are not known."""
+        self._places: deque[tuple[int, int]] = deque()
+        """Messages, and their bytes, in each own place that is not delivered."""
+        self._under_way = self._bytes_under_way = 0
         self._is_closed = False
 
     def set_sites(self, sites: Iterable[str]) -> None:
@@ -67,9 +90,10 @@ class Multiplexer:
         self.sites = tuple(sorted(sites))
         for gone in self.statuses.keys() - {*self.sites}:
             del self.statuses[gone]
-        for outgoing in list(self._unsent):
-            left = {*outgoing.destinations} - {*self.sites}
-            self.sent([outgoing], dict.fromkeys(left, Outcome.ABSENT))
+        for copy in list(self._copies):
+            left = [site for site in copy.destinations if site not in self.sites]
+            copy.outcomes.update(dict.fromkeys(left, Outcome.ABSENT))
+            self.sent(copy)
 
     # ----------------------------------------------------------------- clients
 
@@ -98,9 +122,13 @@ class Multiplexer:
         self._is_closed = True
         for client in self._all:
             client.close()
+        for outgoing in self._outbox:
+            outgoing.outcomes.update(dict.fromkeys(outgoing.sites, Outcome.ABSENT))
+            self._report_sent(outgoing)
         self._outbox.clear()
-        for outgoing in list(self._unsent):
-            self.sent([outgoing], dict.fromkeys(outgoing.destinations, Outcome.ABSENT))
+        for copy in list(self._copies):
+            copy.outcomes.update(dict.fromkeys(copy.destinations, Outcome.ABSENT))
+            self.sent(copy)
 
     # ----------------------------------------------------------------- messages of clients
 
@@ -109,22 +137,21 @@ class Multiplexer:
         if message.source is not None and message.source != client.address:
             raise NotAllowed(f"{client.address} can not send as {message.source}")
         sites, destinations = self._resolve(message.destinations)
-        data = encode_message(client.address.client, destinations, message.payload)
+        encoded = encode_message(client.address.client, destinations, message.payload)
         message.source = client.address
-        if len(self._unsent) >= MOST_UNSENT or self._unsent_bytes >= MOST_UNSENT_BYTES:
+        outgoing = _Outgoing(len(message.payload), sites, encoded)
+        message.outcomes = outgoing.outcomes
+        if self._under_way >= MOST_UNDER_WAY or self._bytes_under_way >= MOST_BYTES_UNDER_WAY:
             message.outcomes.update(dict.fromkeys(sites, Outcome.FULL))
             return succeed(message.outcomes)
         if not self._outbox:
             self._clock.callLater(0, self._flush)
-        others = tuple(site for site in sites if site != self._site)
-        if len(others) < len(sites):
+        if self._site in sites:
             message.outcomes[self._site] = Outcome.SENT
-        outgoing = Message(data, destinations=others)
         self._outbox.append(outgoing)
-        sent: Deferred[Mapping[Peer, Outcome]] = Deferred()
-        self._unsent[outgoing] = message, sent
-        self._unsent_bytes += len(data)
-        return sent
+        self._under_way += 1
+        self._bytes_under_way += outgoing.size
+        return outgoing.sent
 
     def _resolve(
         self, destinations: Sequence[Peer]
@@ -147,43 +174,82 @@ class Multiplexer:
         return list(dict.fromkeys(each.site for each in found)), found
 
     def _flush(self) -> None:
+        """Send what clients have sent in this turn, with one place if it is not much."""
+        part: list[_Outgoing] = []
+        size = 0
         outbox, self._outbox = self._outbox, []
-        if outbox:
-            self._send_down(outbox)
+        for outgoing in outbox:
+            size += outgoing.size
+            if part and (len(part) == MOST_MESSAGES or size > MOST_PLACE_BYTES):
+                self._send_part(part)
+                part, size = [], outgoing.size
+            part.append(outgoing)
+        if part:
+            self._send_part(part)
 
-    def sent(self, messages: Sequence[Message], outcomes: Mapping[Peer, Outcome]) -> None:
-        """Handle the outcomes at some sites of messages that the layer below has sent."""
-        for outgoing in messages:
-            waiting = self._unsent.get(outgoing)
-            if waiting is None:
-                continue
-            message, sent = waiting
-            found = outgoing.outcomes
-            for site in outgoing.destinations:
-                if site in outcomes:
-                    found[site] = message.outcomes[site] = outcomes[site]
-            if len(found) == len(outgoing.destinations):
-                del self._unsent[outgoing]
-                self._unsent_bytes -= len(outgoing.payload)
-                sent.callback(message.outcomes)
+    def _send_part(self, part: Sequence[_Outgoing]) -> None:
+        alike: dict[tuple[bool, ...], list[str]] = {}
+        for site in self.sites:
+            if site != self._site:
+                alike.setdefault(tuple(site in each.sites for each in part), []).append(site)
+        data = encode_messages([each.encoded for each in part])
+        copies = []
+        for wanted, group in alike.items():
+            if any(wanted):
+                found = [
+                    each.encoded if is_wanted else None
+                    for each, is_wanted in zip(part, wanted, strict=True)
+                ]
+                payload = data if all(wanted) else encode_messages(found)
+                copy = Message(payload, None, tuple(group))
+                copies.append(copy)
+                self._copies[copy] = part
+        for each in part:
+            self._report_sent(each)
+        self._places.append((len(part), sum(each.size for each in part)))
+        self._send_down(data, copies)
+
+    def sent(self, copy: Message) -> None:
+        """Handle new outcomes of a copy."""
+        part = self._copies.get(copy)
+        if part is None or len(copy.outcomes) < len(copy.destinations):
+            return
+        del self._copies[copy]
+        for outgoing in part:
+            for site, outcome in copy.outcomes.items():
+                if site in outgoing.sites:
+                    outgoing.outcomes[site] = outcome
+            self._report_sent(outgoing)
+
+    def _report_sent(self, outgoing: _Outgoing) -> None:
+        outcomes, sent = outgoing.outcomes, outgoing.sent
+        if len(outcomes) == len(outgoing.sites) and not sent.called:
+            sent.callback(outcomes)
 
     # ----------------------------------------------------------------- from the order
 
     def deliver(self, delivered: DeliverMessage) -> None:
-        """Pass a message on to its clients here. Raises `ProtocolError` for malformed data."""
-        content = decode_message(delivered.data)
-        id = delivered.id
-        source, payload = ClientAddress(id.site, content.source), content.payload
-        destinations: tuple[Peer, ...] = self.sites
-        clients: Sequence[GroupClient] = self._all
-        if content.destinations is not None:
-            destinations = tuple(
-                ClientAddress(site, name) if name else site for site, name in content.destinations
-            )
-            clients = self._find_clients(source, content.destinations)
-        message = Message(payload, source, destinations)
-        delivery = Delivery(message, id, delivered.stamp, delivered.late, delivered.is_recovered)
-        self._put(delivery, clients, len(payload))
+        """Pass messages on to their clients here. Raises `ProtocolError` for malformed data."""
+        _, id, stamp, late, data, is_recovered = delivered
+        if id.site == self._site and self._places:
+            count, size = self._places.popleft()
+            self._under_way -= count
+            self._bytes_under_way -= size
+        for number, content in enumerate(decode_messages(data)):
+            if content is None:
+                continue
+            source, payload = ClientAddress(id.site, content.source), content.payload
+            destinations: tuple[Peer, ...] = self.sites
+            clients: Sequence[GroupClient] = self._all
+            if content.destinations is not None:
+                destinations = tuple(
+                    ClientAddress(site, name) if name else site
+                    for site, name in content.destinations
+                )
+                clients = self._find_clients(source, content.destinations)
+            message = Message(payload, source, destinations)
+            delivery = Delivery(message, id, number, stamp, late, is_recovered)
+            self._put(delivery, clients, len(payload))
 
     def _find_clients(
         self, source: ClientAddress, destinations: Sequence[tuple[str, str]]

@@ -1,4 +1,4 @@
-"""Bytes of a message between clients: the data of `Channel.CLIENTS`."""
+"""Bytes of messages between clients, which have one place in the order (`Channel.CLIENTS`)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from plugins.rcm.payload import MOST_DATA
 #: Characters of a client's name.
 MOST_NAME = 64
 MOST_DESTINATIONS = 1_000
+#: With one place.
+MOST_MESSAGES = 1_000
+#: Of one message; it fits into one place.
+MOST_BYTES = MOST_DATA - 16
 
 _Site: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 _Destination: TypeAlias = tuple[_Site, Annotated[str, msgspec.Meta(max_length=MOST_NAME)]]
@@ -31,23 +35,31 @@ class ClientMessage(msgspec.Struct, array_like=True, frozen=True, forbid_unknown
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(ClientMessage).decode
+#: None: the message is for other sites.
+_Messages: TypeAlias = Annotated[
+    tuple[ClientMessage | None, ...], msgspec.Meta(max_length=MOST_MESSAGES)
+]
+_decode = msgspec.msgpack.Decoder(_Messages).decode
 
 
 def encode_message(
     source: str, destinations: Sequence[ClientAddress] | None, payload: bytes
-) -> bytes:
+) -> msgspec.Raw:
     """An address with an empty name stands for a site. Raises `TooLarge`."""
     if destinations is not None and len(destinations) > MOST_DESTINATIONS:
         raise TooLarge(f"{len(destinations)} destinations: at most {MOST_DESTINATIONS}")
     pairs = None if destinations is None else tuple(destinations)
-    data = _encode(ClientMessage(source, pairs, payload))
-    if len(data) > MOST_DATA:
-        raise TooLarge(f"a message of {len(data)} bytes: at most {MOST_DATA}")
-    return data
+    encoded = _encode(ClientMessage(source, pairs, payload))
+    if len(encoded) > MOST_BYTES:
+        raise TooLarge(f"a message of {len(encoded)} bytes: at most {MOST_BYTES}")
+    return msgspec.Raw(encoded)
 
 
-def decode_message(data: bytes) -> ClientMessage:
+def encode_messages(messages: Sequence[msgspec.Raw | None]) -> bytes:
+    return _encode(messages)
+
+
+def decode_messages(data: bytes) -> Sequence[ClientMessage | None]:
     """Raises `ProtocolError`."""
     try:
         return _decode(data)
