@@ -58,8 +58,6 @@ class OrderedRanges:
         """Returns events that a transport has not delivered, with their annotations."""
         self.take_back: Callable[[str, Mark], object] = lambda *_: None
         """Tells a transport that delivered events of a flow behind a place were not logged."""
-        self.miss: Callable[[str], object] = lambda _: None
-        """Tells the transport of a flow that its next events are in no log any more."""
 
     def add_range(self, effect: AppendRange, settled: Settled) -> None:
         """Give the events of a range to the transport, and log them when it hands them over."""
@@ -77,8 +75,6 @@ class OrderedRanges:
             return
         self.waiting_bytes += size
         lost_upto = span.unavailable_upto
-        if lost_upto is not None and cursor < lost_upto:
-            self.miss(flow)
         if lost_upto is not None and cursor < lost_upto and events:
             # The gap is reported behind the events before it, and before those of the range.
             gap = span._replace(upto=lost_upto, has_more=False)

@@ -181,7 +181,7 @@ class StreamServices:
             part.orders, part.place = transports.orders, transports.place
             part.take_back = transports.take_back
         self._network.event_log.on_rollback.append(lambda _: transports.revoke())
-        driver.ordered.order, driver.ordered.miss = transports.order, transports.miss
+        driver.ordered.order = transports.order
         self._output.find_statuses = transports.find_statuses
         self._network.flows.publish_flow = publish
         self._network.driver.on_flow_recovered = recovered
@@ -228,6 +228,9 @@ class StreamServices:
                 break
             serial = page[-1].serial + 1
         return found
+
+    def coverage_of(self, flow: str) -> Mark:
+        return self._network.event_log.coverage[flow]
 
     def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
         return self._network.driver.withheld.release_earlier(patterns)

@@ -212,6 +212,9 @@ class ITransportContext(Interface):
         Call it after the start.
         """
 
+    def coverage_of(flow: str) -> Mark:
+        """Return the place up to which the log has a flow; (0, 0) for an unknown one."""
+
     def release_earlier() -> Deferred[None]:
         """Deliver own events of earlier processes by `IOrderingTransport.place`.
 
@@ -325,11 +328,9 @@ class IOrderingTransport(IAnnotatingTransport):
         """Take events of another node, each for a later `ITransportContext.deliver`.
 
         Batches of a flow come in its order. `is_recovered` is True for events that came from a log.
-        After a failed commit the events come again.
+        After a failed commit the events come again. Events of the flow before the end of the batch
+        that were not passed before are in no log any more.
         """
-
-    def miss(flow: str) -> None:
-        """Handle that events before those of the next `order` of a flow are in no log any more."""
 
     def revoke() -> None:
         """Forget all annotations of events that were not published: their commit has failed."""

@@ -54,6 +54,9 @@ class NodeServices(Protocol):
     def read_log_end(self, patterns: Sequence[str]) -> Deferred[Sequence[CarriedEvent]]:
         """Return delivered events of carrying patterns at the end of the log."""
 
+    def coverage_of(self, flow: str) -> Mark:
+        """Return the place up to which the log has a flow; (0, 0) for an unknown one."""
+
     def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
         """Deliver own withheld events of earlier processes. Fires when they are logged."""
 

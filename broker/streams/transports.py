@@ -148,10 +148,6 @@ class StreamTransports:
         """Give received events to the transport that decides when they are delivered."""
         self._by_pattern[pattern_of(batch.flow)].order(batch, is_recovered)
 
-    def miss(self, flow: str) -> None:
-        """Tell the transport of an ordered flow that its next events are in no log any more."""
-        self._by_pattern[pattern_of(flow)].miss(flow)
-
     def take_back(self, flow: str, after: Mark) -> None:
         """Tell an ordering transport that delivered events of a flow were not logged."""
         self._by_pattern[pattern_of(flow)].take_back(flow, after)

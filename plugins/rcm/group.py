@@ -13,10 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from broker.cluster.address import Address
-from broker.errors import BadName, ProtocolError
-from broker.event.flow import origin_of
-from broker.event.order_entry import OrderEntry
+from broker.errors import ProtocolError
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
 from broker.transport.effects import Failed
@@ -46,10 +43,10 @@ from plugins.rcm.effects import (
 from plugins.rcm.entries import Entries, stamp_of
 from plugins.rcm.held_events import HeldEvent, hold_events, join_batches
 from plugins.rcm.inbox import Inbox
-from plugins.rcm.payload import decode_payload, encode_payload
+from plugins.rcm.losses import FlowProgress, Losses
+from plugins.rcm.message_reader import MessageReader
+from plugins.rcm.payload import encode_payload
 
-#: Nodes move seldom.
-MOST_ADDRESSES = 1_000
 #: Of the documents in one message of a link, unless one is larger.
 MOST_MESSAGE_BYTES = 256 << 10
 
@@ -67,9 +64,10 @@ class Group:
         codec: IPacketCodec,
         entries: Entries,
         read_clock: Callable[[float], int],
+        coverage_of: Callable[[str], Mark] = lambda _: (0, 0),
     ) -> None:
         """`sites` are all sites, `patterns` the carrying patterns. `read_clock` returns the site
-        clock at a monotonic time."""
+        clock at a monotonic time, `coverage_of` the place up to which the log has a flow."""
         self.core = core
         self.rejected = 0
         """Wrong packets and events of other sites."""
@@ -78,13 +76,13 @@ class Group:
         self._site = site
         self._incarnation = incarnation
         self._others = tuple(each for each in sites if each != site)
-        self._patterns = frozenset(patterns)
-        self._addresses: set[str] = set()
-        """Addresses of nodes that were checked."""
+        self._reader = MessageReader(patterns, entries)
         self._codec = codec
         self._entries = entries
         self._read_clock = read_clock
-        self._inboxes = {each: Inbox() for each in self._others}
+        self._progress = FlowProgress(patterns, coverage_of)
+        self.losses = Losses(incarnation, self._others, self._progress)
+        self._inboxes = {each: Inbox(self._has_all_before) for each in self._others}
         self._held: dict[MessageId, HeldEvent] = {}
         self._arrived: dict[tuple[str, Mark], MessageId] = {}
         """Ids of received messages that the node has not passed back."""
@@ -124,14 +122,21 @@ class Group:
             self._released += 1
             self._held[MessageId(self._site, self._incarnation, self._released)] = committed[0]
             payloads.append(encode_payload(committed[0].to_payload(committed[1])))
+            self.losses.record_released(self._incarnation, self._released, committed[0].event.mark)
         return self._convert(self.core.release(payloads, self._instant(now))) if payloads else []
 
     def place(self, batch: FlowBatch) -> list[bytes]:
         """Return the entries of events that are delivered outside of the order."""
-        return [self._entries.place(batch.flow, event).annotation for event in batch.events]
+        placed = [self._entries.place(batch.flow, event) for event in batch.events]
+        for event in placed:
+            entry = self._entries.read(event)
+            if entry is not None and entry.site == self._site:
+                self.losses.record_released(entry.incarnation, entry.number, event.mark)
+        return [event.annotation for event in placed]
 
     def take_back(self, flow: str, after: Mark) -> list[tuple[MessageId, Stamp]]:
         """Forget deliveries of a flow that were not logged, and return them."""
+        self._progress.record(flow, after)
         return self._entries.take_back(flow, after)
 
     # ----------------------------------------------------------------- events of other sites
@@ -143,8 +148,8 @@ class Group:
         try:
             for packet in (each for one in data for each in self._codec.decode(site, one)):
                 if isinstance(packet, Message):
-                    held = self._read_message(site, packet)
-                    if inbox.is_full or inbox.is_passed(packet.id):
+                    held = self._reader.read_message(packet, self.origins.get(site))
+                    if inbox.is_full or inbox.has_event(packet.id):
                         # It comes from a log, or has come from there.
                         continue
                     self._held[packet.id] = held
@@ -159,6 +164,7 @@ class Group:
     def order(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
         """Take events that the node has without a missing one before them in their flow."""
         effects: list[GroupEffect] = []
+        self._progress.record(batch.flow, batch.upto)
         touched: dict[str, None] = {}
 
         def take_touched() -> list[GroupEffect]:
@@ -173,48 +179,65 @@ class Group:
                 held.event, held.has_entry = arrived.event, arrived.has_entry
                 held.is_recovered = arrived.is_recovered
                 self._held[id] = held
-                self._inboxes[id.site].add_ready([id])
+                self._inboxes[id.site].add_ready([id], now)
                 touched[id.site] = None
+            elif site := self._add_recovered(held, now):
+                touched[site] = None
             else:
                 # The order gets the events before it first.
                 effects += take_touched()
-                held.is_recovered = True
-                effects += self._order_recovered(held, now)
+                effects.append(DeliverBatch(held.to_batch()))
         return effects + take_touched()
 
-    def _order_recovered(self, held: HeldEvent, now: float) -> list[GroupEffect]:
+    def _add_recovered(self, held: HeldEvent, now: float) -> str:
+        """Put an event from a log into the inbox of its site, and return that. Return an empty text
+        for an event that has no place there."""
+        held.is_recovered = True
         entry = self._entries.read(held.event)
         inbox = None if entry is None else self._inboxes.get(entry.site)
         if entry is None or inbox is None:
             # Another stack carried it before.
-            return [DeliverBatch(held.to_batch())]
+            return ""
         id = MessageId(*entry.id)
         if id in self._held:
             # An earlier commit failed. The order still has the message.
             held.is_recovered = self._held[id].is_recovered
-            self._held[id] = held
-            inbox.add_ready([id])
-            return self._take_ready(id.site, now)
-        if inbox.is_passed(id) or (entry.stamp is None and id.site == self._site):
+            inbox.add_ready([id], now)
+        elif inbox.is_passed(id):
             held.event = self._entries.place(held.flow, held.event)
-            return [DeliverBatch(held.to_batch())]
+            return ""
+        else:
+            inbox.add_recovered(Message(id, b"", frozenset(), stamp_of(entry)), now)
         self._held[id] = held
-        message = Message(id, b"", frozenset(), stamp_of(entry))
-        effects = self._pass_message(inbox, id)
-        return effects + self._convert(self.core.receive(id.site, [message], self._instant(now)))
+        return id.site
 
-    def miss(self, flow: str, now: float) -> list[GroupEffect]:
-        """Handle that events of a flow are in no log any more."""
-        for site, origin in self.origins.items():
-            if origin == origin_of(flow) and site in self._inboxes:
-                self._inboxes[site].record_loss()
-                return self._take_ready(site, now)
-        return []
+    def _has_all_before(self, id: MessageId) -> bool:
+        """Return whether the node has all events of a site before this one that it will get."""
+        origin, held = self.origins.get(id.site), self._held[id]
+        return origin is not None and self._progress.lowest(origin) >= held.event.mark
+
+    def is_recovering(self, site: str, now: float) -> bool:
+        """Return whether messages that the links to a site have lost are still expected."""
+        return self.losses.is_recovering(site, self.origins.get(site, ""), now)
+
+    def miss_lost(self, site: str, now: float) -> list[GroupEffect]:
+        """Report the messages of a site that its link has lost, and no log has."""
+        loss, inbox = self.losses.recovered_loss(site, self.origins[site]), self._inboxes[site]
+        if loss is None or not loss.number or inbox.is_waiting:
+            return []
+        last = MessageId(site, loss.incarnation, loss.number)
+        missing = inbox.find_missing(last._replace(number=last.number + 1))
+        if missing is None:
+            return []
+        inbox.pass_message(last)
+        effects = self._convert(self.core.miss_messages(last, self._instant(now)))
+        return [ReportMissing(site, last.incarnation, *missing), *effects]
 
     # ----------------------------------------------------------------- links
 
     def disconnect(self, site: str, state: LinkState, now: float) -> list[GroupEffect]:
         """Handle that a site is suspected or disconnected from now on."""
+        self.losses.pause(site)
         if state is LinkState.DISCONNECTED:
             # No live message comes from that site any more (R26).
             for id, held in self._held.items():
@@ -256,10 +279,17 @@ class Group:
 
     # ----------------------------------------------------------------- state
 
-    def restore(self, entries: Iterable[OrderEntry]) -> None:
-        """Record the last entries of this site's log, in its order: what was delivered before."""
-        for entry in entries:
+    def restore(self, events: Iterable[CarriedEvent]) -> None:
+        """Record the last events of this site's log, in its order: what was delivered before."""
+        for event in events:
+            entry = self._entries.read(event)
+            if entry is None:
+                continue
             self._entries.restore(entry)
+            if entry.site == self._site:
+                self.losses.record_released(entry.incarnation, entry.number, event.mark)
+            elif entry.site in self._inboxes:
+                self._inboxes[entry.site].pass_message(MessageId(*entry.id))
 
     def snapshot(self) -> dict[str, object]:
         return {"waiting": len(self._held), "rejected": self.rejected}
@@ -268,32 +298,6 @@ class Group:
 
     def _instant(self, now: float) -> Instant:
         return Instant(now, self._read_clock(now))
-
-    def _read_message(self, site: str, message: Message) -> HeldEvent:
-        payload = decode_payload(message.payload)
-        origin = self.origins.get(site)
-        if origin is None:
-            raise ProtocolError(f"{site} sent an event before its handshake")
-        if payload.pattern not in self._patterns:
-            raise ProtocolError(f"{site} sent an event of the pattern {payload.pattern!r}")
-        self._check_address(payload.origin_node)
-        flow = payload.flow_of(origin)
-        # Its entry is not sent: the packet has the same.
-        entry = self._entries.encode(message.id, message.stamp)
-        event = payload.event.with_annotation(entry)
-        node, after, upto = payload.origin_node, payload.after, payload.upto
-        return HeldEvent(flow, node, after, upto, event, has_entry=True)
-
-    def _check_address(self, text: str) -> None:
-        """Raises `ProtocolError`."""
-        if text not in self._addresses:
-            try:
-                Address.parse(text)
-            except BadName as wrong:
-                raise ProtocolError(f"address of a node: {wrong}") from None
-            if len(self._addresses) >= MOST_ADDRESSES:
-                self._addresses.clear()
-            self._addresses.add(text)
 
     def _take_ready(self, site: str, now: float) -> list[GroupEffect]:
         inbox = self._inboxes[site]

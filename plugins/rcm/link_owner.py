@@ -7,9 +7,12 @@ from collections.abc import Callable
 from zope.interface import implementer
 
 from broker.transport.monitor import ILinkOwner
-from plugins.rcm.effects import GroupEffect
+from broker.transport.view import LinkState
+from plugins.rcm.effects import GroupEffect, ReportStatus
 from plugins.rcm.group import Group
 from plugins.rcm.handshake import (
+    Answer,
+    Loss,
     Offer,
     Terms,
     check_terms,
@@ -22,7 +25,10 @@ from plugins.rcm.handshake import (
 
 @implementer(ILinkOwner)
 class LinkOwner:
-    """The owner of one link. It counts the other site as connected after its answer."""
+    """The owner of one link. It counts the other site as connected after its answer.
+
+    Before that, the node has got the events that links have lost (`plugins.rcm.losses`).
+    """
 
     def __init__(
         self,
@@ -43,21 +49,36 @@ class LinkOwner:
         self._connected = connected
 
     def make_offer(self, now: float) -> bytes:
-        clock = self._group.make_offer(self._site, now)
-        return encode_offer(Offer(self._terms, self._origin, clock))
+        group, site = self._group, self._site
+        clock = None if group.is_recovering(site, now) else group.make_offer(site, now)
+        return encode_offer(Offer(self._terms, self._origin, group.losses.loss_to(site), clock))
 
     def answer_offer(self, offer: bytes, now: float) -> bytes | None:
         found = decode_offer(offer)
         check_terms(self._terms, found.terms)
-        clock = self._group.answer_offer(self._site, found.clock, now)
+        group, site = self._group, self._site
+        self._accept_loss(found.origin, found.loss)
+        if found.clock is None or group.is_recovering(site, now):
+            return None
+        clock = group.answer_offer(site, found.clock, now)
         if clock is None:
             return None
-        self._group.origins[self._site] = found.origin
-        return encode_answer(clock)
+        return encode_answer(Answer(self._origin, group.losses.loss_to(site), clock))
 
     def accept_answer(self, answer: bytes, now: float) -> bool:
-        effects = self._group.accept_answer(self._site, decode_answer(answer), now)
+        found = decode_answer(answer)
+        group, site = self._group, self._site
+        self._accept_loss(found.origin, found.loss)
+        if group.is_recovering(site, now):
+            return False
+        effects = group.accept_answer(site, found.clock, now)
         if effects is None:
             return False
-        self._connected(self._site, effects)
+        missing = group.miss_lost(site, now)
+        status = ReportStatus(site, LinkState.CONNECTED, "")
+        self._connected(site, [*missing, status, *effects])
         return True
+
+    def _accept_loss(self, origin: str, loss: Loss) -> None:
+        self._group.origins[self._site] = origin
+        self._group.losses.accept(self._site, loss)

@@ -80,12 +80,22 @@ class SiteLinks:
         self._links.remove_peer(peer)
         return True
 
-    def send(self, data: Sequence[bytes], sites: Sequence[str]) -> None:
+    def send(self, data: Sequence[bytes], sites: Sequence[str]) -> Sequence[str]:
+        """Return the sites whose links do not carry all of the messages."""
         if self._links is None:
-            return
-        peers = [self._peers[site] for site in sites if site in self._peers]
-        outcomes = self._links.send(data, peers)
-        self.lost_sends += sum(each is Outcome.FULL for one in outcomes for each in one.values())
+            return sites
+        by_peer = {self._peers[site]: site for site in sites if site in self._peers}
+        lost = (
+            []
+            if len(by_peer) == len(sites)
+            else [each for each in sites if each not in self._peers]
+        )
+        for outcomes in self._links.send(data, list(by_peer)):
+            for peer, outcome in outcomes.items():
+                if outcome is not Outcome.SENT:
+                    self.lost_sends += outcome is Outcome.FULL
+                    lost.append(by_peer[peer])
+        return lost
 
     def suspect(self, site: str, reason: str) -> None:
         if self._links is not None and site in self._peers:

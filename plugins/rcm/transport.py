@@ -13,7 +13,6 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.errors import BrokerError, Closed, ConfigurationError, NotAllowed
-from broker.event.order_entry import decode_order_entry
 from broker.event.place import Mark
 from broker.event.site_notice import MissingMessages
 from broker.streams.contract import (
@@ -102,7 +101,7 @@ class RcmTransport:
             [pattern.text for pattern in context.patterns],
             *(core, variant.create_codec(self._terms.sites)),
             Entries(GroupName(context.instance, options.order), core, self._bound_of),
-            self._clock.read,
+            *(self._clock.read, context.coverage_of),
         )
         self._certificates = create_certificates(
             *(options, context.instance, context.node, incarnation),
@@ -121,8 +120,7 @@ class RcmTransport:
     async def _join_group(self) -> None:
         """Connect to the other sites, after what earlier processes delivered and did not."""
         events = await self._context.read_log_end()
-        entries = [decode_order_entry(event.annotation) for event in events]
-        self._group.restore([entry for entry in entries if entry is not None])
+        self._group.restore(events)
         self._observe(lambda each: each.restore(events, self._now()))
         await self._context.release_earlier()
         if self._sites.is_closed:
@@ -171,9 +169,6 @@ class RcmTransport:
     def order(self, batch: FlowBatch, is_recovered: bool) -> None:
         self._runner.call(self._group.order, batch)
 
-    def miss(self, flow: str) -> None:
-        self._runner.call(self._group.miss, flow)
-
     def take_back(self, flow: str, after: Mark) -> None:
         taken = self._group.take_back(flow, after)
         self._observe(lambda each: each.take_back(taken, self._now()))
@@ -220,14 +215,14 @@ class RcmTransport:
             raise NotAllowed(f"{node} is no site of the group {self._context.instance}")
         if self._early is not None:
             raise Closed("this site is starting")
+        self._group.losses.begin_link(node)
         return LinkOwner(
             *(self._group, node, self._terms, self._context.origin),
             *(self._clock.read, self._connected),
         )
 
     def _connected(self, site: str, effects: list[GroupEffect]) -> None:
-        status = ReportStatus(site, LinkState.CONNECTED, "")
-        self._runner.apply_effects([status, *effects])
+        self._runner.apply_effects(effects)
         self._observe(lambda each: each.connect(site, self._now()))
 
     def link_changed(self, peer: Hashable, state: LinkState) -> None:
@@ -263,7 +258,8 @@ class RcmTransport:
         match effect:
             case SendData(data, sites):
                 self._state.cover(self._group.core.floor)
-                self._sites.send(data, sites)
+                for site in self._sites.send(data, sites):
+                    self._group.losses.record_loss(site)
             case PassOn(batch):
                 self._context.receive(batch)
             case DeliverBatch(batch):

@@ -183,6 +183,7 @@ class P2PCore:
             return [*self._begin_handshake(now), *self._flush(now)]
         self._is_suspended = view.state is not LinkState.CONNECTED
         if self._is_suspended:
+            self.sender.reserve_room(is_open=False)
             if self.connection is Connection.OPEN:
                 self.connection = Connection.SUSPENDED
             if view.state is LinkState.DISCONNECTED:
@@ -196,6 +197,8 @@ class P2PCore:
 
     def _report_connected(self, view: View) -> list[Effect]:
         self.connection = Connection.OPEN
+        if self._is_monitored:
+            self.sender.reserve_room(is_open=True)
         self._is_disconnected = False
         held, self._held = self._held, []
         return [ViewChanged(view), DeliverUp(held)] if held else [ViewChanged(view)]

@@ -11,6 +11,8 @@ import pytest
 from broker.errors import ProtocolError, VersionMismatch
 from broker.streams.contract import CarriedEvent
 from plugins.rcm.handshake import (
+    Answer,
+    Loss,
     Offer,
     Terms,
     check_terms,
@@ -23,23 +25,27 @@ from plugins.rcm.payload import Payload, decode_payload, encode_payload
 
 PAYLOAD = Payload("ops.>", "alps/a", (1, 3), (1, 5), CarriedEvent((1, 4), b"\x90", b"<e/>", 1))
 TERMS = Terms(1, "hybrid", 0.25, ("a", "b"))
-OFFER = Offer(TERMS, "0123", 7)
+LOSS = Loss(3, 1, 40, (1, 44))
+OFFER = Offer(TERMS, "0123", LOSS, 7)
+ANSWER = Answer("0123", LOSS, 7)
 
 
 def test_golden_bytes() -> None:
     assert encode_payload(PAYLOAD).hex() == (
         "98a56f70732e3ea6616c70732f6192010392010592010401c40190c4043c652f3e"
     )
-    assert (
-        encode_offer(OFFER).hex() == "939401a6687962726964cb3fd000000000000092a161a162a43031323307"
+    assert encode_offer(OFFER).hex() == (
+        "949401a6687962726964cb3fd000000000000092a161a162a4303132339403012892012c07"
     )
-    assert encode_answer(7).hex() == "9107"
+    assert encode_answer(ANSWER).hex() == "93a4303132339403012892012c07"
 
 
 def test_what_is_encoded_is_decoded() -> None:
     assert decode_payload(encode_payload(PAYLOAD)) == PAYLOAD
     assert decode_offer(encode_offer(OFFER)) == OFFER
-    assert decode_answer(encode_answer(7)) == 7
+    unready = msgspec.structs.replace(OFFER, clock=None)
+    assert decode_offer(encode_offer(unready)) == unready
+    assert decode_answer(encode_answer(ANSWER)) == ANSWER
 
 
 @pytest.mark.parametrize("mark", [(1, 3), (1, 6)])
@@ -54,7 +60,7 @@ def test_wrong_bytes_give_protocol_errors_only() -> None:
     for decode, good in (
         (decode_payload, encode_payload(PAYLOAD)),
         (decode_offer, encode_offer(OFFER)),
-        (decode_answer, encode_answer(7)),
+        (decode_answer, encode_answer(ANSWER)),
     ):
         refused = 0
         for _ in range(2_000):
