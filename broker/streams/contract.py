@@ -157,6 +157,12 @@ class ILinks(Interface):
         a link stack without a connection monitor.
         """
 
+    def drop_unsent(peer: Hashable) -> None:
+        """Drop the messages that wait for a peer to be connected, so that later ones have room.
+
+        They are not counted in its next view. Without effect on a connected peer.
+        """
+
     def close() -> None:
         """Close all links."""
 

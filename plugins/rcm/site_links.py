@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 
 from twisted.logger import Logger
 
@@ -80,21 +80,24 @@ class SiteLinks:
         self._links.remove_peer(peer)
         return True
 
-    def send(self, data: Sequence[bytes], sites: Sequence[str]) -> Sequence[str]:
-        """Return the sites whose links do not carry all of the messages."""
-        if self._links is None:
+    def send(self, data: Sequence[bytes], sites: Sequence[str]) -> Collection[str]:
+        """Return the sites whose links do not carry these messages.
+
+        They may not carry earlier ones, either: what waits for a site that is not connected makes
+        room for later messages.
+        """
+        links = self._links
+        if links is None:
             return sites
         by_peer = {self._peers[site]: site for site in sites if site in self._peers}
-        lost = (
-            []
-            if len(by_peer) == len(sites)
-            else [each for each in sites if each not in self._peers]
-        )
-        for outcomes in self._links.send(data, list(by_peer)):
+        lost = {site for site in sites if site not in self._peers}
+        for outcomes in links.send(data, list(by_peer)):
             for peer, outcome in outcomes.items():
                 if outcome is not Outcome.SENT:
                     self.lost_sends += outcome is Outcome.FULL
-                    lost.append(by_peer[peer])
+                    lost.add(by_peer[peer])
+                    if links.view_of(peer).state is not LinkState.CONNECTED:
+                        links.drop_unsent(peer)
         return lost
 
     def suspect(self, site: str, reason: str) -> None:

@@ -258,8 +258,7 @@ class RcmTransport:
         match effect:
             case SendData(data, sites):
                 self._state.cover(self._group.core.floor)
-                for site in self._sites.send(data, sites):
-                    self._group.losses.record_loss(site)
+                self._send(data, sites)
             case PassOn(batch):
                 self._context.receive(batch)
             case DeliverBatch(batch):
@@ -280,7 +279,11 @@ class RcmTransport:
                 now = self._now()
                 self._observe(lambda each: each.miss(site, incarnation, last, now))
             case SendCertificates(site, data):
-                self._sites.send([data], [site])
+                self._send([data], [site])
+
+    def _send(self, data: Sequence[bytes], sites: Sequence[str]) -> None:
+        for site in self._sites.send(data, sites):
+            self._group.losses.record_loss(site)
 
     def _end_link(self, site: str, error: BrokerError) -> None:
         """End the link to a site, and begin a new one."""

@@ -70,6 +70,14 @@ class Sender:
         if is_open:
             self.is_writable = self.buffered <= self._most_writable
 
+    def drop_waiting(self) -> None:
+        """Drop the messages that this connection has not carried. The peer has none of them."""
+        self.buffered -= self._waiting_cost
+        self._waiting_cost = 0
+        self.waiting.clear()
+        self._ever_sent = min(self._ever_sent, self.sent)
+        self.is_writable = self.buffered <= self._most_writable
+
     def acknowledge(self, received: int) -> None:
         """Raises `ProtocolError` if `received` was never sent."""
         if received <= self.acked:
