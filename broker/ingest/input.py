@@ -67,12 +67,15 @@ class Input:
         unsaved_dtds: UnsavedDtds = NO_UNSAVED_DTDS,
         annotate: Callable[[list[Entry]], list[Entry]] | None = None,
         check_carriage: CheckCarriage | None = None,
+        carriage_version: Callable[[], int] = lambda: 0,
     ) -> None:
         """`accept_undescribed` accepts well-formed events without a DTD. `on_new_type` is called
         at each type's first accepted event. No event is accepted while its DTD is in
         `unsaved_dtds`. `annotate` changes the records of entries just before they are appended.
-        `check_carriage` raises `PeerError` for the stream and level of an event that is refused."""
+        `check_carriage` raises `PeerError` for the stream and level of an event that is refused.
+        Its answers hold while `carriage_version` returns the same number."""
         self._check_carriage = check_carriage or (lambda *_: None)
+        self._carriage_version = carriage_version
         self._annotate = annotate
         self._acknowledgement_policy = acknowledgement_policy
         self._accept_undescribed = accept_undescribed
@@ -136,6 +139,10 @@ class Input:
         self, publisher: Publisher, parts: list[Part], verdicts: list[Verdict]
     ) -> list[AuthorisedPart]:
         now = self._wall_clock()
+        version = self._carriage_version()
+        if publisher.carriage_version != version:
+            publisher.carriage_version = version
+            publisher.allowed_streams.clear()
         authorised = []
         done = 0
         for part in parts:

@@ -152,7 +152,8 @@ class Node:
             annotate=None
             if self.transports is None
             else self.transports.make_annotator(lambda: self.event_log.own_end),
-            check_carriage=None if self.transports is None else self.transports.check_carriage,
+            check_carriage=self.transports.check_carriage if self.transports else None,
+            carriage_version=self.transports.carriage_version if self.transports else lambda: 0,
             acknowledgement_policy=LOCAL_ACKNOWLEDGEMENT
             if self.network is None
             else self.network.replicas.replicator,
@@ -170,6 +171,7 @@ class Node:
             recovery=self.recovery,
             on_resumed=lambda *resumed: self.notices.check_missed_versions(*resumed),
             max_subscriptions=settings.limits.max_subscriptions_per_client,
+            check_pattern=self.transports.check_pattern if self.transports else lambda _: None,
         )
         questions = self.recovery.questions
         post = None if questions is None else questions.messenger

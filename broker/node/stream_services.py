@@ -257,6 +257,14 @@ class StreamServices:
 
         self._notices.call_in_order(deliver)
 
+    def find_group(self, pattern: StreamPattern) -> Sequence[str]:
+        state = self._network.state
+        return () if state is None else state.stacks.groups.find_sites(pattern)
+
+    def carriage_version(self) -> int:
+        state = self._network.state
+        return 0 if state is None else state.stacks.groups.version
+
     def request_feed(self, patterns: Sequence[str]) -> None:
         self._network.flows.request_feed(patterns)
 

@@ -375,3 +375,10 @@ class ITransportPlugin(IStackPlugin):
 
     def create(context: ITransportContext) -> IStreamTransport:
         """Return an instance. Raises `ConfigurationError` for options that do not fit."""
+
+
+class IGroupPlugin(ITransportPlugin):
+    """A transport whose streams only some nodes carry: others refuse them."""
+
+    def sites_of(options: object) -> Sequence[str]:
+        """Return the names of these nodes."""

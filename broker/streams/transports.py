@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import attrs
 from twisted.internet.defer import Deferred, gatherResults
 
 from broker.config import Settings
 from broker.config.stacks import DEFAULT_STACK, FindPlugins, find_plugins_of
-from broker.errors import ClearanceTooLow
+from broker.errors import ClearanceTooLow, NotInGroup
 from broker.event.envelope import SecurityLevel
 from broker.event.flow import CarryingPatterns, pattern_of, precedence
 from broker.event.place import Mark
@@ -18,7 +18,13 @@ from broker.event.site_notice import SiteStatus
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
 from broker.streams.annotator import AnnotateEntries, Annotator
-from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch, Guarantee
+from broker.streams.contract import (
+    CarriedEvent,
+    CarriedInterest,
+    FlowBatch,
+    Guarantee,
+    IGroupPlugin,
+)
 from broker.streams.instance import TransportInstance
 from broker.streams.node_services import NodeServices
 
@@ -55,13 +61,17 @@ def ordered_patterns(settings: Settings, find_plugins: FindPlugins) -> CarryingP
 
 def transports_by_pattern(
     settings: Settings, find_plugins: FindPlugins
-) -> dict[str, tuple[str, int]]:
-    """Return name and version of the transport of each pattern of `carrying_patterns`."""
-    plugins = {
-        pattern.text: find_plugins(settings.stack(settings.stream_stack(pattern)))[0]
-        for pattern in carrying_patterns(settings).patterns
-    }
-    return {pattern: (plugin.name, plugin.version) for pattern, plugin in plugins.items()}
+) -> dict[str, tuple[str, int, Sequence[str]]]:
+    """Return name and version of the transport of each pattern of `carrying_patterns`, and the
+    nodes that alone carry its streams."""
+    found: dict[str, tuple[str, int, Sequence[str]]] = {}
+    for pattern in carrying_patterns(settings).patterns:
+        stack = settings.stack(settings.stream_stack(pattern))
+        plugin = find_plugins(stack)[0]
+        is_group = IGroupPlugin.providedBy(plugin)
+        sites = cast(IGroupPlugin, plugin).sites_of(stack.options) if is_group else ()
+        found[pattern.text] = plugin.name, plugin.version, sites
+    return found
 
 
 class StreamTransports:
@@ -74,6 +84,8 @@ class StreamTransports:
         find_plugins: FindPlugins = find_plugins_of,
     ) -> None:
         """Raises `ConfigurationError` for options that do not fit together."""
+        self._services = services
+        self.carriage_version = services.carriage_version
         self._carrying = carrying_patterns(settings)
         carried = {pattern: settings.stream_stack(pattern) for pattern in self._carrying.patterns}
         self._by_pattern: dict[str, TransportInstance] = {}
@@ -109,13 +121,21 @@ class StreamTransports:
 
     def check_carriage(self, stream: str, level: SecurityLevel) -> None:
         """Raises `ClearanceTooLow` for an event above the level of a group that orders its stream
-        (X12): it could not have a place in the order."""
+        (X12): it could not have a place in the order. Raises `NotInGroup` as `check_pattern`."""
+        self.check_pattern(StreamPattern.parse(stream))
         instance = self._by_pattern[self.pattern_of_stream(stream)]
         if instance.orders and level.rank > instance.clearance.rank:
             raise ClearanceTooLow(
                 f"the event's security level is {level.value!r}, the sites of the stack "
                 f"{instance.instance!r} see events up to {instance.clearance.value!r}"
             )
+
+    def check_pattern(self, pattern: StreamPattern) -> None:
+        """Raises `NotInGroup` for streams of a group that has other nodes as its sites (X17)."""
+        sites = self._services.find_group(pattern)
+        if sites:
+            names = ", ".join(sites)
+            raise NotInGroup(f"{pattern.text} belongs to a group of other nodes: {names}")
 
     def publish(self, batch: FlowBatch, targets: Sequence[Collection[Hashable]]) -> None:
         """Carry committed own events of one flow, each with its targets.

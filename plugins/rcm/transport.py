@@ -20,11 +20,11 @@ from broker.streams.contract import (
     CarriedInterest,
     FlowBatch,
     Guarantee,
+    IGroupPlugin,
     ILinkReceiver,
     IOrderingTransport,
     IProvingTransport,
     ITransportContext,
-    ITransportPlugin,
 )
 from broker.transport.core_runner import CoreRunner
 from broker.transport.monitor import ILinkOwner, ILinkOwners
@@ -303,7 +303,7 @@ class RcmTransport:
         return float(self._context.clock.seconds())
 
 
-@implementer(IPlugin, ITransportPlugin)
+@implementer(IPlugin, IGroupPlugin)
 @attrs.frozen
 class RcmPlugin:
     """Intermittent global order of all events of a group of sites (RCM R16)."""
@@ -314,6 +314,10 @@ class RcmPlugin:
     options: ClassVar[type] = RcmOptions
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.ONE_ORDER})
     links: ClassVar[str] = "rcm"
+
+    def sites_of(self, options: object) -> Sequence[str]:
+        assert isinstance(options, RcmOptions)
+        return sorted(options.sites)
 
     def create(self, context: ITransportContext) -> IOrderingTransport:
         return RcmTransport(context)
