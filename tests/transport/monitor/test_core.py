@@ -74,6 +74,18 @@ def test_an_owner_that_has_no_answer_yet_is_asked_again() -> None:
     assert pair.one.core.status is CONNECTED
 
 
+def test_ends_are_connected_at_the_same_time_after_a_delayed_answer() -> None:
+    owners = Owner("a"), Owner("b")
+    pair = CorePair(owners=owners)
+    owners[0].answers = owners[1].answers = owners[1].accepts = False
+    pair.connect()
+    # Its next offer is due later.
+    pair.run(1.3)
+    owners[0].answers = owners[1].answers = owners[1].accepts = True
+    pair.run(0.15)
+    assert pair.one.core.status is pair.other.core.status is CONNECTED
+
+
 def test_an_owner_that_accepts_no_answer_makes_another_offer() -> None:
     owners = Owner("a"), Owner("b")
     owners[0].accepts = False
