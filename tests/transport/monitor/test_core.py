@@ -77,12 +77,15 @@ def test_an_owner_that_has_no_answer_yet_is_asked_again() -> None:
 def test_ends_are_connected_at_the_same_time_after_a_delayed_answer() -> None:
     owners = Owner("a"), Owner("b")
     pair = CorePair(owners=owners)
-    owners[0].answers = owners[1].answers = owners[1].accepts = False
+    # The other end is not ready, so its offers get no answer.
+    owners[0].answers = owners[1].answers = False
     pair.connect()
-    # Its next offer is due later.
     pair.run(1.3)
-    owners[0].answers = owners[1].answers = owners[1].accepts = True
-    pair.run(0.15)
+    owners[1].answers = True
+    pair.run(0.06)
+    assert owners[1].calls[-1] == "offer"
+    owners[0].answers = True
+    pair.run(0.1)
     assert pair.one.core.status is pair.other.core.status is CONNECTED
 
 
