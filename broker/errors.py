@@ -230,6 +230,12 @@ class NotAllowed(PeerError):
     code = "not-allowed"
 
 
+class NotInGroup(PeerError):
+    """Names the nodes that carry the stream."""
+
+    code = "not-in-group"
+
+
 class ClearanceTooLow(PeerError):
     """The event's security level is above the publisher's clearance."""
 

@@ -172,6 +172,11 @@ class Neighbours:
         if name in self._neighbours:
             self.driver.suspect(name, reason)
 
+    def drop_unsent(self, name: str) -> None:
+        """Drop what waits for a neighbour that is not connected."""
+        if name in self._neighbours:
+            self.driver.drop_unsent(name)
+
     def count_links(self, transport: str) -> int:
         return sum(each.transport == transport for each in self._neighbours.values())
 

@@ -29,7 +29,7 @@ from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.replicas.messages import REPLICA_EVENTS
 from broker.cluster.replicas.replicator import Replicator
 from broker.cluster.replicas.service import Replicas
-from broker.cluster.stack_tables import CarriedBy
+from broker.cluster.stack_tables import OwnStack
 from broker.cluster.timer_lag import TimerLag
 from broker.cluster.traffic import frame as frames
 from broker.cluster.traffic.core import Traffic
@@ -77,7 +77,7 @@ class Network:
         most_nodes: int,
         compress: bool,
         patience: float,
-        stacks: Mapping[str, CarriedBy],
+        stacks: Mapping[str, OwnStack],
     ) -> None:
         self.event_log = event_log
         self.remote_interest = remote_interest

@@ -29,7 +29,7 @@ from broker.cluster.relay_ingest import RelayIngest, ReportDropped
 from broker.cluster.relayed_types import RelayedTypes
 from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.replicas.replicator import Replicator
-from broker.cluster.stack_tables import CarriedBy
+from broker.cluster.stack_tables import OwnStack
 from broker.cluster.types.network_types import NetworkTypes
 from broker.cluster.withheld_events import WithheldEvents
 from broker.config import Settings
@@ -70,7 +70,7 @@ def build_network(
     wall_clock: Callable[[], int],
     dialler: Dialler | None,
     random: Random,
-    stacks: Mapping[str, CarriedBy],
+    stacks: Mapping[str, OwnStack],
 ) -> Network:
     """`stacks` names the transport of each pattern that frames do not carry.
 

@@ -23,7 +23,7 @@ from broker.cluster.interest.effects import (
 from broker.cluster.map.core import NetworkMap
 from broker.cluster.map.own_links import OwnLinks, Publication
 from broker.cluster.messages import Message
-from broker.cluster.stack_tables import CarriedBy, StackTables
+from broker.cluster.stack_tables import OwnStack, StackTables
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import (
     NameConflict,
@@ -102,7 +102,7 @@ class NetworkState:
         *,
         times: TableTimes = _TIMES,
         max_queries: int = MAX_QUERIES,
-        stacks: Mapping[str, CarriedBy] = MappingProxyType({}),
+        stacks: Mapping[str, OwnStack] = MappingProxyType({}),
     ) -> None:
         """`stacks` names the transport of each pattern that the default one does not carry."""
         self.address, self.node = node.address, node
@@ -121,9 +121,8 @@ class NetworkState:
 
     def publish_descriptor(self, node: NodeDescriptor, now: float) -> list[NetworkStateEffect]:
         self.node = node
-        own_stacks = self.stacks.publication()
-        publications = self._links.set_node(node)
-        return self._publish([*publications, *([own_stacks] if own_stacks else [])], now)
+        publications = [*self._links.set_node(node), *self.stacks.publications()]
+        return self._publish(publications, now)
 
     def request_feed(self, patterns: Collection[str], now: float) -> list[NetworkStateEffect]:
         """Ask the origins of flows of these patterns for their events in frames."""

@@ -2,16 +2,20 @@
 
 A range comes in the order of its flow, behind all earlier ones. The transport gets its events, and
 hands them over later, those of one flow in their order. Only then are they logged. A range without
-events is logged behind the events before it.
+events is logged behind the events before it. Events that the log of their origin does not have any
+more are read from other logs and the archive; the flow waits for them.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from typing import NamedTuple, TypeAlias
 
 import attrs
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
 from broker.cluster.relay_ingest import MOST_WAITING_BYTES, RelayIngest
 from broker.cluster.replicas.page_frame import make_page_frame
@@ -23,8 +27,22 @@ from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
 
+#: Behind lost events of a flow, while these are read.
+MOST_LATER_RANGES = 1_000
 #: Called with None for each logged part of a range, or with an error.
 Settled: TypeAlias = Callable[[BrokerError | None], None]
+
+
+class FoundPart(NamedTuple):
+    """The next part of a range that its origin does not have any more."""
+
+    events: Sequence[CarriedEvent]
+    lost_upto: Mark | None
+    """Before the events all up to there is missing; None: nothing is."""
+
+
+#: Yields the parts of a range (after, upto] of a flow. Raises `BrokerError`.
+ReadLost: TypeAlias = Callable[[str, Mark, Mark], AsyncIterator[FoundPart]]
 
 
 @attrs.define
@@ -45,6 +63,8 @@ class _Waiting:
 class OrderedRanges:
     """The ranges of other nodes that transports order."""
 
+    log = Logger()
+
     def __init__(self, relay_ingest: RelayIngest) -> None:
         self._relay_ingest = relay_ingest
         self._flows: dict[str, deque[_Waiting]] = {}
@@ -58,12 +78,72 @@ class OrderedRanges:
         """Returns events that a transport has not delivered, with their annotations."""
         self.take_back: Callable[[str, Mark], object] = lambda *_: None
         """Tells a transport that delivered events of a flow behind a place were not logged."""
-        self.miss: Callable[[str], object] = lambda _: None
-        """Tells the transport of a flow that its next events are in no log any more."""
+        self.read_lost: ReadLost | None = None
+        """Reads events that the log of their origin does not have any more."""
+        self._lost: dict[str, deque[tuple[ReceivedRange, Mark, Settled]]] = {}
+        """Flows whose lost events are being read, with the later ranges."""
+        self._room: list[Deferred[None]] = []
+        """Fire when there is room for further lost events."""
 
     def add_range(self, effect: AppendRange, settled: Settled) -> None:
         """Give the events of a range to the transport, and log them when it hands them over."""
         received, cursor = effect.received, effect.cursor
+        flow, lost_upto = received.frame.origin, received.range.unavailable_upto
+        later = self._lost.get(flow)
+        if later is not None:
+            if len(later) < MOST_LATER_RANGES:
+                later.append((received, cursor, settled))
+            else:
+                settled(LogUnavailable("too many ranges wait for lost events"))
+        elif self.read_lost is not None and lost_upto is not None and cursor < lost_upto:
+            reading = Deferred.fromCoroutine(
+                self._read_lost(self.read_lost, lost_upto, received, cursor, settled)
+            )
+            reading.addErrback(lambda failure: self.log.failure("reading failed", failure))
+        else:
+            self._add_received(received, cursor, settled)
+
+    async def _read_lost(
+        self, read: ReadLost, upto: Mark, received: ReceivedRange, cursor: Mark, settled: Settled
+    ) -> None:
+        """Add what other logs and the archive have of a range, and then the range itself."""
+        flow = received.frame.origin
+        later = self._lost[flow] = deque()
+
+        def part_settled(error: BrokerError | None) -> None:
+            if error is not None:
+                settled(error)
+
+        try:
+            async with aclosing(read(flow, cursor, upto)) as parts:  # type: ignore[type-var]
+                async for events, lost_upto in parts:
+                    while self.waiting_bytes > MOST_WAITING_BYTES // 2:
+                        room: Deferred[None] = Deferred()
+                        self._room.append(room)
+                        await room
+                    if self._lost.get(flow) is not later:
+                        return
+                    end = events[-1].mark if events else lost_upto
+                    assert end is not None
+                    span = Range(received.range.destination, cursor, end, lost_upto)
+                    frame = make_page_frame(flow, received.frame.origin_node, [span], events)
+                    part = ReceivedRange(span, frame, 0, received.is_lost)
+                    self._add_received(part, cursor, part_settled)
+                    cursor = end
+        except BrokerError as error:
+            if self._lost.get(flow) is later:
+                # It comes again, with all behind it.
+                del self._lost[flow]
+                settled(error)
+            return
+        if self._lost.get(flow) is later:
+            del self._lost[flow]
+            span = received.range._replace(after=cursor, unavailable_upto=None)
+            self._add_received(attrs.evolve(received, range=span), cursor, settled)
+            for each in later:
+                self.add_range(AppendRange(each[0], each[1]), each[2])
+
+    def _add_received(self, received: ReceivedRange, cursor: Mark, settled: Settled) -> None:
         flow, span = received.frame.origin, received.range
         try:
             found = received.frame.events_at(received.frame.event_indices_for(received.index))
@@ -77,8 +157,6 @@ class OrderedRanges:
             return
         self.waiting_bytes += size
         lost_upto = span.unavailable_upto
-        if lost_upto is not None and cursor < lost_upto:
-            self.miss(flow)
         if lost_upto is not None and cursor < lost_upto and events:
             # The gap is reported behind the events before it, and before those of the range.
             gap = span._replace(upto=lost_upto, has_more=False)
@@ -148,7 +226,7 @@ class OrderedRanges:
         part = ReceivedRange(span, frame, 0, is_carried=whole.is_carried)
         if not waiting.events:
             self._flows[flow].popleft()
-            self.waiting_bytes -= waiting.size
+            self._release_bytes(waiting.size)
         self._relay_ingest.log_range(part, after, self._settler(flow, after, waiting))
 
     def _log_empty(self, flow: str) -> None:
@@ -173,8 +251,16 @@ class OrderedRanges:
 
     def _pop_flow(self, flow: str) -> deque[_Waiting]:
         found = self._flows.pop(flow, deque())
-        self.waiting_bytes -= sum(each.size for each in found)
+        self._lost.pop(flow, None)
+        self._release_bytes(sum(each.size for each in found))
         return found
+
+    def _release_bytes(self, size: int) -> None:
+        self.waiting_bytes -= size
+        if self._room and self.waiting_bytes <= MOST_WAITING_BYTES // 2:
+            room, self._room = self._room, []
+            for each in room:
+                each.callback(None)
 
 
 def _without_events(received: ReceivedRange, span: Range) -> ReceivedRange:

@@ -10,7 +10,7 @@ whose events a node without its transport requests from the origin's log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta
@@ -18,17 +18,19 @@ from msgspec import Meta
 from broker.cluster.address import NETWORK, Address, address_or_none
 from broker.cluster.map.own_links import Publication
 from broker.cluster.messages import Value
+from broker.cluster.stack_groups import STACKS, StackGroups
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import TableChanged
 from broker.errors import ProtocolError
 from broker.wire.codec import Count, Schema
 
-STACKS: Final = "stacks"
 FEEDS: Final = "stack-feeds"
 #: Patterns of one author that are compared.
 MAX_PATTERNS: Final = 64
 #: The name of a transport, and its version.
 CarriedBy: TypeAlias = tuple[Annotated[str, Meta(min_length=1, max_length=64)], Count]
+#: An own one, perhaps with the sites that alone carry its streams.
+OwnStack: TypeAlias = CarriedBy | tuple[str, int, Sequence[str]]
 
 _CARRIED_BY: Final = Schema[CarriedBy](CarriedBy, "stack of a node")
 
@@ -36,17 +38,22 @@ _CARRIED_BY: Final = Schema[CarriedBy](CarriedBy, "stack of a node")
 class StackTables:
     """`own` names the transport of each own stream pattern that is not carried by the default."""
 
-    def __init__(self, tables: Tables, own: Mapping[str, CarriedBy]) -> None:
+    def __init__(self, tables: Tables, own: Mapping[str, OwnStack]) -> None:
         self._tables = tables
-        self._own = own
+        self._own: dict[str, CarriedBy] = {text: each[:2] for text, each in own.items()}
+        self.groups = StackGroups(
+            tables, {text: each[2] for text, each in own.items() if len(each) > 2 and each[2]}
+        )
         self._fed: dict[str, set[Address]] | None = None
         """Nodes by the pattern that they want in frames; None until it is read."""
 
-    def publication(self) -> Publication | None:
-        """Return this node's table; None if the default transport carries all its streams."""
+    def publications(self) -> list[Publication]:
+        """Return this node's tables: none if the default transport carries all its streams."""
         if not self._own:
-            return None
-        return Publication(STACKS, self._tables.address.node, NETWORK, dict(self._own))
+            return []
+        own = Publication(STACKS, self._tables.address.node, NETWORK, dict(self._own))
+        groups = self.groups.publication()
+        return [own] if groups is None else [own, groups]
 
     def feed_request(self, patterns: Collection[str]) -> Publication:
         """Return the table of the patterns whose events this node wants in frames."""
@@ -55,6 +62,7 @@ class StackTables:
 
     def apply_change(self, change: TableChanged) -> None:
         """Handle a changed table of another node."""
+        self.groups.apply_change(change)
         if change.key.kind == FEEDS:
             self._fed = None
 

@@ -20,8 +20,10 @@ CheckCarriage: TypeAlias = Callable[[str, SecurityLevel], object]
 class Carriage:
     """The transports of streams; this one carries everything."""
 
-    refuses = False
-    """Streams are refused that may have been allowed before."""
+    @property
+    def version(self) -> object:
+        """Return a value that changes when other streams are refused than before."""
+        return None
 
     def check_carriage(self, stream: str, level: SecurityLevel) -> None:
         """Raises `PeerError` for an event that no transport may carry."""

@@ -136,7 +136,8 @@ class Input:
         self, publisher: Publisher, parts: list[Part], verdicts: list[Verdict]
     ) -> list[AuthorisedPart]:
         now = self._wall_clock()
-        if self._carriage.refuses:
+        if publisher.carriage_version != self._carriage.version:
+            publisher.carriage_version = self._carriage.version
             publisher.allowed_streams.clear()
         authorised = []
         done = 0

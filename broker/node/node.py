@@ -170,6 +170,7 @@ class Node:
             recovery=self.recovery,
             on_resumed=lambda *resumed: self.notices.check_missed_versions(*resumed),
             max_subscriptions=settings.limits.max_subscriptions_per_client,
+            check_pattern=self.transports.check_pattern if self.transports else lambda _: None,
         )
         questions = self.recovery.questions
         post = None if questions is None else questions.messenger

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Protocol, cast
@@ -16,6 +16,7 @@ from broker.cluster.handshake_messages import LINKS
 from broker.cluster.instance_links import InstanceLinks
 from broker.cluster.network import Network
 from broker.cluster.ordered_notices import OrderedNotices
+from broker.cluster.ordered_ranges import FoundPart
 from broker.cluster.relayed_entry import claimed_header
 from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.traffic.received_range import ReceivedRange
@@ -30,6 +31,8 @@ from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
+from broker.recovery.lost_range import read_lost_range
+from broker.recovery.node_recovery import NodeRecovery
 from broker.streams.connection_port import NodeIdentity
 from broker.streams.contract import (
     CarriedEvent,
@@ -66,6 +69,8 @@ class INode(Protocol):
     def matcher(self) -> IMatcher: ...
     @property
     def output(self) -> Output: ...
+    @property
+    def recovery(self) -> NodeRecovery: ...
 
     def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Query: ...
 
@@ -149,6 +154,7 @@ class StreamServices:
         self._network = network
         self._matcher = node.matcher
         self._output = node.output
+        self._recovery = lambda: node.recovery
         self._notices = OrderedNotices(network.driver.relay_ingest, network.event_log)
 
     @property
@@ -181,10 +187,14 @@ class StreamServices:
             part.orders, part.place = transports.orders, transports.place
             part.take_back = transports.take_back
         self._network.event_log.on_rollback.append(lambda _: transports.revoke())
-        driver.ordered.order, driver.ordered.miss = transports.order, transports.miss
+        driver.ordered.order = transports.order
+        driver.ordered.read_lost = self._read_lost
         self._output.find_statuses = transports.find_statuses
         self._network.flows.publish_flow = publish
         self._network.driver.on_flow_recovered = recovered
+
+    def _read_lost(self, flow: str, after: Mark, upto: Mark) -> AsyncIterator[FoundPart]:
+        return read_lost_range(self._recovery(), self.parse_query("true()", {}), flow, after, upto)
 
     def receive(self, batch: FlowBatch) -> bool:
         """Validate, log and deliver a batch, as far as subscriptions of this node want it.
@@ -229,6 +239,9 @@ class StreamServices:
             serial = page[-1].serial + 1
         return found
 
+    def coverage_of(self, flow: str) -> Mark:
+        return self._network.event_log.coverage[flow]
+
     def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
         return self._network.driver.withheld.release_earlier(patterns)
 
@@ -243,6 +256,14 @@ class StreamServices:
             self._output.deliver_notice(notice, patterns, serial)
 
         self._notices.call_in_order(deliver)
+
+    def find_group(self, pattern: StreamPattern) -> Sequence[str]:
+        state = self._network.state
+        return () if state is None else state.stacks.groups.find_sites(pattern)
+
+    def carriage_version(self) -> int:
+        state = self._network.state
+        return 0 if state is None else state.stacks.groups.version
 
     def request_feed(self, patterns: Sequence[str]) -> None:
         self._network.flows.request_feed(patterns)

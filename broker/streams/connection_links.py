@@ -189,6 +189,9 @@ class ConnectionLinks:
     def suspect(self, peer: Hashable, reason: str) -> None:
         self._neighbours.suspect(self.node_of(peer), reason)
 
+    def drop_unsent(self, peer: Hashable) -> None:
+        self._neighbours.drop_unsent(self.node_of(peer))
+
     def snapshot(self) -> Mapping[str, object]:
         peers = dict.fromkeys([*self._added.values(), *(peer for _, peer in self._names)])
         return {

@@ -157,6 +157,12 @@ class ILinks(Interface):
         a link stack without a connection monitor.
         """
 
+    def drop_unsent(peer: Hashable) -> None:
+        """Drop the messages that wait for a peer to be connected, so that later ones have room.
+
+        They are not counted in its next view. Without effect on a connected peer.
+        """
+
     def close() -> None:
         """Close all links."""
 
@@ -211,6 +217,9 @@ class ITransportContext(Interface):
 
         Call it after the start.
         """
+
+    def coverage_of(flow: str) -> Mark:
+        """Return the place up to which the log has a flow; (0, 0) for an unknown one."""
 
     def release_earlier() -> Deferred[None]:
         """Deliver own events of earlier processes by `IOrderingTransport.place`.
@@ -328,11 +337,9 @@ class IOrderingTransport(IAnnotatingTransport):
         """Take events of another node, each for a later `ITransportContext.deliver`.
 
         Batches of a flow come in its order. `is_recovered` is True for events that came from a log.
-        After a failed commit the events come again.
+        After a failed commit the events come again. Events of the flow before the end of the batch
+        that were not passed before are in no log any more.
         """
-
-    def miss(flow: str) -> None:
-        """Handle that events before those of the next `order` of a flow are in no log any more."""
 
     def revoke() -> None:
         """Forget all annotations of events that were not published: their commit has failed."""
@@ -382,3 +389,10 @@ class ITransportPlugin(IStackPlugin):
 
     def create(context: ITransportContext) -> IStreamTransport:
         """Return an instance. Raises `ConfigurationError` for options that do not fit."""
+
+
+class IGroupPlugin(ITransportPlugin):
+    """A transport whose streams only some nodes carry: others refuse them."""
+
+    def sites_of(options: object) -> Sequence[str]:
+        """Return the names of these nodes."""

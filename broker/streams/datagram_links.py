@@ -106,6 +106,9 @@ class DatagramLinks:
     def suspect(self, peer: Hashable, reason: str) -> None:
         raise StackError("links over datagrams have no connection monitor")
 
+    def drop_unsent(self, peer: Hashable) -> None:
+        """Do nothing: no message waits for a peer."""
+
     def close(self) -> None:
         for peer in list(self._driver.links):
             self.remove_peer(peer)

@@ -182,9 +182,6 @@ class TransportInstance:
     def order(self, batch: FlowBatch, is_recovered: bool) -> None:
         self._call("order", batch, is_recovered)
 
-    def miss(self, flow: str) -> None:
-        self._call("miss", flow)
-
     def take_back(self, flow: str, after: Mark) -> None:
         if self.orders:
             self._call("take_back", flow, after)
@@ -326,6 +323,9 @@ class TransportInstance:
 
     def read_log_end(self) -> Deferred[Sequence[CarriedEvent]]:
         return self._services.read_log_end([pattern.text for pattern in self.patterns])
+
+    def coverage_of(self, flow: str) -> Mark:
+        return self._services.coverage_of(flow)
 
     def release_earlier(self) -> Deferred[None]:
         return self._services.release_earlier([pattern.text for pattern in self.patterns])

@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred
 
 from broker.config.stacks import StackInstance
 from broker.event.place import Mark
+from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
 from broker.streams.contract import CarriedEvent, ClusterFactory, FlowBatch, ILinkReceiver, ILinks
@@ -54,8 +55,18 @@ class NodeServices(Protocol):
     def read_log_end(self, patterns: Sequence[str]) -> Deferred[Sequence[CarriedEvent]]:
         """Return delivered events of carrying patterns at the end of the log."""
 
+    def coverage_of(self, flow: str) -> Mark:
+        """Return the place up to which the log has a flow; (0, 0) for an unknown one."""
+
     def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
         """Deliver own withheld events of earlier processes. Fires when they are logged."""
+
+    def find_group(self, pattern: StreamPattern) -> Sequence[str]:
+        """Return the sites of a group that carries all streams of a pattern, if this node is none
+        of them."""
+
+    def carriage_version(self) -> int:
+        """Return a number that changes with the groups that `find_group` knows."""
 
     def request_feed(self, patterns: Sequence[str]) -> None:
         """Let the network of clusters bring the flows of these patterns in frames, too."""

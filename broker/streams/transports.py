@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import attrs
 from twisted.internet.defer import Deferred, gatherResults
 
 from broker.config import Settings
 from broker.config.stacks import DEFAULT_STACK, FindPlugins, find_plugins_of
-from broker.errors import ClearanceTooLow, UnknownStack
+from broker.errors import ClearanceTooLow, NotInGroup, UnknownStack
 from broker.event.envelope import SecurityLevel
 from broker.event.flow import CarryingPatterns, pattern_of, precedence
 from broker.event.place import Mark
@@ -19,7 +19,13 @@ from broker.event.stream import StreamPattern
 from broker.ingest.authorisation import Carriage
 from broker.matching.query.query import Query
 from broker.streams.annotator import AnnotateEntries, Annotator
-from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch, Guarantee
+from broker.streams.contract import (
+    CarriedEvent,
+    CarriedInterest,
+    FlowBatch,
+    Guarantee,
+    IGroupPlugin,
+)
 from broker.streams.instance import TransportInstance
 from broker.streams.messaging import IGroupClient, Receive
 from broker.streams.node_services import NodeServices
@@ -57,13 +63,17 @@ def ordered_patterns(settings: Settings, find_plugins: FindPlugins) -> CarryingP
 
 def transports_by_pattern(
     settings: Settings, find_plugins: FindPlugins
-) -> dict[str, tuple[str, int]]:
-    """Return name and version of the transport of each pattern of `carrying_patterns`."""
-    plugins = {
-        pattern.text: find_plugins(settings.stack(settings.stream_stack(pattern)))[0]
-        for pattern in carrying_patterns(settings).patterns
-    }
-    return {pattern: (plugin.name, plugin.version) for pattern, plugin in plugins.items()}
+) -> dict[str, tuple[str, int, Sequence[str]]]:
+    """Return name and version of the transport of each pattern of `carrying_patterns`, and the
+    nodes that alone carry its streams."""
+    found: dict[str, tuple[str, int, Sequence[str]]] = {}
+    for pattern in carrying_patterns(settings).patterns:
+        stack = settings.stack(settings.stream_stack(pattern))
+        plugin = find_plugins(stack)[0]
+        is_group = IGroupPlugin.providedBy(plugin)
+        sites = cast(IGroupPlugin, plugin).sites_of(stack.options) if is_group else ()
+        found[pattern.text] = plugin.name, plugin.version, sites
+    return found
 
 
 class StreamTransports(Carriage):
@@ -76,6 +86,9 @@ class StreamTransports(Carriage):
         find_plugins: FindPlugins = find_plugins_of,
     ) -> None:
         """Raises `ConfigurationError` for options that do not fit together."""
+        self._services = services
+        self._left = 0
+        """Groups that this node has left."""
         self._carrying = carrying_patterns(settings)
         carried = {pattern: settings.stream_stack(pattern) for pattern in self._carrying.patterns}
         self._by_pattern: dict[str, TransportInstance] = {}
@@ -95,7 +108,7 @@ class StreamTransports(Carriage):
         self._last_key = 0
 
     def _refuse(self) -> None:
-        self.refuses = True
+        self._left += 1
 
     def __iter__(self) -> Iterator[TransportInstance]:
         return iter(self._instances.values())
@@ -112,10 +125,15 @@ class StreamTransports(Carriage):
     def stop(self) -> Deferred[None]:
         return gatherResults([instance.stop() for instance in self]).addCallback(lambda _: None)
 
+    @property
+    def version(self) -> object:
+        return self._left, self._services.carriage_version()
+
     def check_carriage(self, stream: str, level: SecurityLevel) -> None:
         """Raises `ClearanceTooLow` for an event above the level of a group that orders its stream
         (X12): it could not have a place in the order; `NotAllowed` if this node has left the
-        group."""
+        group, and `NotInGroup` as `check_pattern`."""
+        self.check_pattern(StreamPattern.parse(stream))
         instance = self._by_pattern[self.pattern_of_stream(stream)]
         if instance.refusal is not None:
             raise instance.refusal
@@ -136,6 +154,13 @@ class StreamTransports(Carriage):
             raise UnknownStack(f"no stack {stack} runs that carries messages of applications")
         client: IGroupClient = messaging.open_client(name, receive)
         return client
+
+    def check_pattern(self, pattern: StreamPattern) -> None:
+        """Raises `NotInGroup` for streams of a group that has other nodes as its sites (X17)."""
+        sites = self._services.find_group(pattern)
+        if sites:
+            names = ", ".join(sites)
+            raise NotInGroup(f"{pattern.text} belongs to a group of other nodes: {names}")
 
     def publish(self, batch: FlowBatch, targets: Sequence[Collection[Hashable]]) -> None:
         """Carry committed own events of one flow, each with its targets.
@@ -167,10 +192,6 @@ class StreamTransports(Carriage):
     def order(self, batch: FlowBatch, is_recovered: bool) -> None:
         """Give received events to the transport that decides when they are delivered."""
         self._by_pattern[pattern_of(batch.flow)].order(batch, is_recovered)
-
-    def miss(self, flow: str) -> None:
-        """Tell the transport of an ordered flow that its next events are in no log any more."""
-        self._by_pattern[pattern_of(flow)].miss(flow)
 
     def take_back(self, flow: str, after: Mark) -> None:
         """Tell an ordering transport that delivered events of a flow were not logged."""

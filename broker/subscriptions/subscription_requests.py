@@ -57,10 +57,13 @@ class SubscriptionRequests:
         recovery: RecoveryService,
         max_subscriptions: int,
         on_resumed: Callable[[Feed, int | None], object] = lambda *_: None,
+        check_pattern: Callable[[StreamPattern], object] = lambda _: None,
     ) -> None:
         """`advise` returns warnings for a query; its flag is True for a resumed durable
         subscription. `on_resumed` gets a resumed subscription, and the time (ms since 1970) since
-        which its client was away, if known."""
+        which its client was away, if known. `check_pattern` raises `PeerError` for streams that
+        this node does not carry."""
+        self._check_pattern = check_pattern
         self._matcher = matcher
         self._parse_query = parse_query
         self._advise = advise
@@ -99,8 +102,9 @@ class SubscriptionRequests:
         """Accept a subscription at once; a durable one after it is stored, because its client may
         then disconnect.
 
-        Raises `BadName`, `BadQuery`, `QueryTooExpensive`, `NotAllowed`, `TooManySubscriptions`,
-        `BadPosition` or `BadQueuePolicy`, and then changes only the count of refused ones.
+        Raises `BadName`, `BadQuery`, `QueryTooExpensive`, `NotAllowed`, `NotInGroup`,
+        `TooManySubscriptions`, `BadPosition` or `BadQueuePolicy`, and then changes only the count
+        of refused ones.
         """
         try:
             self._create_subscription(profile, request, callbacks)
@@ -116,6 +120,7 @@ class SubscriptionRequests:
             raise BadName(f"subscription number {request.number} is in use")
         pattern = StreamPattern.parse(request.pattern)
         identity.check_subscribe(pattern)
+        self._check_pattern(pattern)
         self._check_limits(profile, request)
         query = self._parse_query(request.query, request.namespaces)
         self._check_bounds(request)

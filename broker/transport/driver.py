@@ -27,7 +27,7 @@ from broker.transport.effects import (
     ViewChanged,
     WritableChanged,
 )
-from broker.transport.layer import ILayer, Property, is_changed
+from broker.transport.layer import IBufferingCore, ILayer, Property, is_changed
 from broker.transport.link import Link
 from broker.transport.message import Message, Outcome, Peer
 from broker.transport.multicast.sharing_core import GROUP, SharingCore
@@ -142,6 +142,16 @@ class StackDriver:
             raise StackError("the links of this stack have no monitor")
         height = link.cores.index(monitor)
         self._queue.enqueue(link.call_core, height, monitor.suspect, reason)
+
+    def drop_unsent(self, peer: Peer) -> None:
+        """Drop what waits for a peer (`IBufferingCore.drop_unsent`).
+
+        Raises KeyError if the peer has not joined.
+        """
+        link = self.links[peer]
+        for height, core in enumerate(link.cores):
+            if IBufferingCore.providedBy(core):
+                self._queue.enqueue(link.call_core, height, core.drop_unsent)
 
     def remove(self, peer: Peer, error: BrokerError) -> None:
         """Abort the peer's channel, and report nothing more about it. All layers drop its state.

@@ -107,6 +107,14 @@ class IMonitorCore(ILinkCore):
         """
 
 
+class IBufferingCore(ILinkCore):
+    """The core of a layer that buffers packets while the peer is not connected."""
+
+    def drop_unsent(now: float) -> list[Effect]:
+        """Drop the packets that wait for the peer to be connected. Later ones are delivered
+        without a notice of the loss. No effect on a connected peer."""
+
+
 class ILayerCore(Interface):
     """State of one layer above the links of a stack: each method names the peer.
 

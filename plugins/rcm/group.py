@@ -14,39 +14,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from broker.errors import ProtocolError
-from broker.event.flow import origin_of
-from broker.event.order_entry import OrderEntry
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
-from broker.transport.effects import Failed
 from broker.transport.message import Message as TransportMessage
 from broker.transport.order import (
-    Deliver,
     Instant,
     IOrderCore,
     IPacketCodec,
     Message,
     MessageId,
-    Move,
-    OrderEffect,
     Packet,
-    Send,
     Stamp,
-    Suspect,
 )
 from broker.transport.view import LinkState
-from plugins.rcm.addressing import send_addressed, split_messages
-from plugins.rcm.effects import (
-    DeliverBatch,
-    DeliverMessage,
-    EndLink,
-    GroupEffect,
-    MoveMessage,
-    PassOn,
-    ReportMissing,
-    SendData,
-    SuspectSite,
-)
+from plugins.rcm.conversion import Conversion
+from plugins.rcm.effects import DeliverBatch, EndLink, GroupEffect, PassOn, ReportMissing
 from plugins.rcm.entries import Entries, stamp_of
 from plugins.rcm.event_reader import EventReader
 from plugins.rcm.held_events import (
@@ -57,16 +39,23 @@ from plugins.rcm.held_events import (
     join_effects,
 )
 from plugins.rcm.inbox import Inbox
-from plugins.rcm.payload import Channel, ChannelMessage, decode_payload, encode_payload
+from plugins.rcm.losses import FlowProgress, Losses
+from plugins.rcm.own_messages import OwnMessages
+from plugins.rcm.payload import Channel, ChannelMessage, decode_payload
 from plugins.rcm.site_change import ChangeReader
 from plugins.rcm.site_list import Change
-
-#: Messages that are sent together; the order has a bound.
-MOST_RELEASED = 1_000
 
 
 class Group:
     """The end of one site, for one process."""
+
+    @property
+    def rejected(self) -> int:
+        """Wrong packets and events of other sites."""
+        return self._conversion.rejected
+
+    def count_rejected(self) -> None:
+        self._conversion.rejected += 1
 
     @property
     def origins(self) -> dict[str, str]:
@@ -83,43 +72,42 @@ class Group:
         codec: IPacketCodec,
         entries: Entries,
         read_clock: Callable[[float], int],
+        coverage_of: Callable[[str], Mark] = lambda _: (0, 0),
     ) -> None:
         """`sites` are all sites, `patterns` the carrying patterns. `read_clock` returns the site
-        clock at a monotonic time."""
+        clock at a monotonic time, `coverage_of` the place up to which the log has a flow."""
         self.core = core
-        self.rejected = 0
-        """Wrong packets and events of other sites."""
-        self._site = site
-        self._incarnation = incarnation
-        self._others: tuple[str, ...] = ()
-        self._events = EventReader(patterns, entries)
         self.codec = codec
+        self._site = site
+        self._events = EventReader(patterns, entries)
         self._entries = entries
         self._read_clock = read_clock
         self._changes = ChangeReader()
+        self._progress = FlowProgress(patterns, coverage_of)
+        self.losses = Losses(incarnation, self._progress)
+        self._conversion = Conversion(codec, entries)
+        self._convert = self._conversion.convert
+        self._own = OwnMessages(
+            *(site, incarnation, core, entries, self.losses, self._conversion),
+        )
+        self._held = self._conversion.held
+        self._arrived: dict[tuple[str, Mark], MessageId] = {}
+        """Ids of received messages that the node has not passed back."""
         self._inboxes: dict[str, Inbox] = {}
         """Also of sites that have left."""
         # Messages that are no events are in no log.
         self._has_log = bool(patterns)
         self.set_sites(sites)
-        self._held: dict[MessageId, HeldEvent | HeldMessage] = {}
-        self._arrived: dict[tuple[str, Mark], MessageId] = {}
-        """Ids of received messages that the node has not passed back."""
-        self._stamped: dict[Mark, tuple[int, bytes]] = {}
-        """Numbers, and records without entries, of own events that are being committed."""
-        self._committed: dict[int, tuple[HeldEvent | HeldMessage, bytes]] = {}
-        """Own messages and payloads by number, behind events that are being committed."""
-        self._released = 0
-        """Number of the last released message."""
 
     def set_sites(self, sites: Collection[str], changes: Iterable[Change] = ()) -> None:
         """Set the sites of the group, and the changes that made them so.
 
         `disconnect` is called for sites that have left.
         """
-        self._others = tuple(each for each in sites if each != self._site)
-        for each in self._others:
-            self._inboxes.setdefault(each, Inbox(has_log=self._has_log))
+        others = self._conversion.others = tuple(each for each in sites if each != self._site)
+        for each in others:
+            inbox = Inbox(self._has_all_before, has_log=self._has_log)
+            self._inboxes.setdefault(each, inbox)
         numbers = [(change.site, change[3:]) for change in changes]
         for site, inbox in self._inboxes.items():
             inbox.changes = frozenset(number for each, number in numbers if each == site)
@@ -128,80 +116,39 @@ class Group:
 
     def stamp(self, events: Sequence[CarriedEvent], now: float) -> list[bytes]:
         """Return the entries of own events, before their commit."""
-        reserved = self.core.stamp(len(events), self._instant(now))
-        bound, encode = self._entries.bound_of(self._site), self._entries.encode
-        entries = []
-        for event, (number, stamp) in zip(events, reserved, strict=True):
-            self._stamped[event.mark] = number, event.record
-            id = MessageId(self._site, self._incarnation, number)
-            entries.append(encode(id, stamp, bound))
-        return entries
+        return self._own.stamp(events, self._instant(now))
 
     def revoke(self, now: float) -> list[GroupEffect]:
         """Drop the stamps of events whose commit has failed."""
-        self._stamped.clear()
-        waiting = [held for _, (held, _) in sorted(self._committed.items())]
-        self._committed.clear()
-        effects = self._convert(self.core.revoke(self._instant(now)))
-        for held in waiting:
-            if isinstance(held, HeldMessage):
-                # It was stamped behind the events.
-                effects += self.send_copies(held.channel, held.data, held.copies, now)
-        return effects
+        return self._own.revoke(self._instant(now))
 
     def publish(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
         """Send committed own events."""
-        for held in hold_events(batch):
-            stamped = self._stamped.pop(held.event.mark, None)
-            if stamped is not None:
-                held.has_entry = True
-                number, record = stamped
-                self._committed[number] = held, encode_payload(held.to_payload(record))
-        return self._release(now)
+        return self._own.publish(batch, self._instant(now))
 
     def send(self, channel: Channel, data: bytes, now: float) -> list[GroupEffect]:
         """Send a message that is no event to all sites."""
-        return self.send_copies(channel, data, [TransportMessage(data, None, self._others)], now)
+        return self._own.send(channel, data, self._instant(now))
 
     def send_copies(
         self, channel: Channel, data: bytes, copies: Sequence[TransportMessage], now: float
     ) -> list[GroupEffect]:
-        """Send a message that is no event, behind the events that are being committed.
-
-        This site gets the data, and others the copies that are for them, or only the place. It is
-        in no log: sites that lose it are told that it is missing.
-        """
-        ((number, _),) = self.core.stamp(1, self._instant(now))
-        held = HeldMessage(channel, data, copies=copies)
-        self._committed[number] = held, encode_payload(ChannelMessage(channel, data))
-        return self._release(now)
-
-    def _release(self, now: float) -> list[GroupEffect]:
-        """Send the messages before which none is being committed."""
-        effects: list[GroupEffect] = []
-        while self._released + 1 in self._committed:
-            payloads: list[bytes] = []
-            released: list[HeldEvent | HeldMessage] = []
-            while len(payloads) < MOST_RELEASED and self._released + 1 in self._committed:
-                self._released += 1
-                held, payload = self._committed.pop(self._released)
-                self._held[MessageId(self._site, self._incarnation, self._released)] = held
-                payloads.append(payload)
-                released.append(held)
-            found = self.core.release(payloads, self._instant(now))
-            if any(isinstance(held, HeldMessage) for held in released):
-                sends = send_addressed(found.pop(0), released, self._others, self.codec)
-                effects += self._announce_names(sends)
-            effects += self._convert(found)
-        return effects
+        """See `OwnMessages.send_copies`."""
+        return self._own.send_copies(channel, data, copies, self._instant(now))
 
     def place(self, batch: FlowBatch, now: float) -> list[bytes]:
         """Return the entries of events that are delivered outside of the order."""
         at = self._instant(now)
-        return [self._entries.place(batch.flow, event, at).annotation for event in batch.events]
+        placed = [self._entries.place(batch.flow, event, at) for event in batch.events]
+        for event in placed:
+            entry = self._entries.read(event)
+            if entry is not None and entry.site == self._site:
+                self.losses.record_released(entry.incarnation, entry.number, event.mark)
+        return [event.annotation for event in placed]
 
     def take_back(self, flow: str, after: Mark) -> list[tuple[MessageId, Stamp]]:
         """Forget deliveries of a flow that were not logged, and return them."""
+        self._progress.record(flow, after)
         return self._entries.take_back(flow, after)
 
     # ----------------------------------------------------------------- events of other sites
@@ -214,7 +161,7 @@ class Group:
             for packet in (each for one in data for each in self.codec.decode(site, one)):
                 if isinstance(packet, Message):
                     held = self._read_message(site, packet, bound, now)
-                    if inbox.is_full or inbox.is_passed(packet.id):
+                    if inbox.is_full or inbox.has_event(packet.id):
                         # An event comes from a log, or has come from there.
                         continue
                     self._held[packet.id] = held
@@ -222,99 +169,92 @@ class Group:
                         self._arrived[held.flow, held.event.mark] = packet.id
                         batches.append(held)
                     else:
-                        inbox.add_ready(packet.id)
+                        inbox.add_ready(packet.id, now)
                 inbox.add_packet(packet)
         except ProtocolError as error:
-            self.rejected += 1
+            self._conversion.rejected += 1
             return [*map(PassOn, join_batches(batches)), EndLink(site, error)]
         return [*map(PassOn, join_batches(batches)), *self._take_ready(site, now)]
 
     def order(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
         """Take events that the node has without a missing one before them in their flow."""
         effects: list[GroupEffect] = []
-        recovered: list[Message] = []
+        self._progress.record(batch.flow, batch.upto)
+        touched: dict[str, None] = {}
 
-        def flush() -> None:
-            if recovered:
-                messages = list(recovered)
-                recovered.clear()
-                site, at = messages[0].id.site, self._instant(now)
-                effects.extend(self._convert(self.core.receive(site, messages, at)))
+        def take_touched() -> None:
+            for site in list(touched):
+                effects.extend(self._take_ready(site, now))
+            touched.clear()
 
-        touched = ""
         for held in hold_events(batch):
             id = self._arrived.pop((held.flow, held.event.mark), None)
             arrived = None if id is None else self._held.get(id)
             if id is not None and isinstance(arrived, HeldEvent):
-                flush()
                 arrived.after, arrived.upto = held.after, held.upto
                 arrived.origin_node = held.origin_node
-                self._inboxes[id.site].add_ready(id)
-                touched = id.site
-                continue
-            if touched:
+                self._inboxes[id.site].add_ready(id, now)
+                touched[id.site] = None
+            elif site := self._add_recovered(held, now):
+                touched[site] = None
+            else:
                 # The order gets the events before it first.
-                effects += self._take_ready(touched, now)
-                touched = ""
-            held.is_recovered = True
-            entry = self._entries.read(held.event)
-            message = None if entry is None else self._find_message(held, entry)
-            if message is None or (recovered and recovered[0].id.site != message.id.site):
-                flush()
-            if message is None:
-                effects += self._order_again(held, entry, now)
-                continue
-            missing = self._inboxes[message.id.site].pass_message(message.id)
-            if missing is not None:
-                flush()
-                effects.append(ReportMissing(message.id.site, message.id.incarnation, *missing))
-            self._held[message.id] = held
-            recovered.append(message)
-        flush()
-        if touched:
-            effects += self._take_ready(touched, now)
+                take_touched()
+                effects.append(DeliverBatch(held.to_batch()))
+        take_touched()
         return join_effects(effects)
 
-    def _find_message(self, held: HeldEvent, entry: OrderEntry) -> Message | None:
-        """Return the message of a recovered event; None if the order has had it."""
-        id, inbox = MessageId(*entry.id), self._inboxes.get(entry.site)
-        if inbox is None or id in self._held or inbox.is_passed(id):
-            return None
-        if entry.stamp is None and id.site == self._site:
-            return None
-        return Message(id, b"", frozenset(), stamp_of(entry))
-
-    def _order_again(
-        self, held: HeldEvent, entry: OrderEntry | None, now: float
-    ) -> list[GroupEffect]:
-        """Deliver a recovered event that the order has had, or will never have."""
+    def _add_recovered(self, held: HeldEvent, now: float) -> str:
+        """Put an event from a log into the inbox of its site, and return that. Return an empty text
+        for an event that has no place there."""
+        held.is_recovered = True
+        entry = self._entries.read(held.event)
         if entry is None or entry.site not in self._inboxes:
             # Another stack carried it before, or a site that this one does not know.
             if entry is not None and entry.site != self._site:
                 held.event = self._entries.place(held.flow, held.event, self._instant(now))
-            return [DeliverBatch(held.to_batch())]
-        id = MessageId(*entry.id)
+            return ""
+        id, inbox = MessageId(*entry.id), self._inboxes[entry.site]
         if id in self._held:
             # An earlier commit failed. The order still has the message.
             held.is_recovered = self._held[id].is_recovered
-            self._held[id] = held
-            self._inboxes[id.site].add_ready(id)
-            return self._take_ready(id.site, now)
-        held.event = self._entries.place(held.flow, held.event, self._instant(now))
-        return [DeliverBatch(held.to_batch())]
+            inbox.add_ready(id, now)
+        elif inbox.is_passed(id):
+            held.event = self._entries.place(held.flow, held.event, self._instant(now))
+            return ""
+        else:
+            inbox.add_recovered(Message(id, b"", frozenset(), stamp_of(entry)), now)
+        self._held[id] = held
+        return id.site
 
-    def miss(self, flow: str, now: float) -> list[GroupEffect]:
-        """Handle that events of a flow are in no log any more."""
-        for site, origin in self.origins.items():
-            if origin == origin_of(flow) and site in self._inboxes:
-                self._inboxes[site].record_loss()
-                return self._take_ready(site, now)
-        return []
+    def _has_all_before(self, id: MessageId) -> bool:
+        """Return whether the node has all events of a site before this one that it will get."""
+        origin, held = self.origins.get(id.site, ""), self._held[id]
+        if isinstance(held, HeldMessage):
+            return self.losses.recovered_loss(id.site, origin) is not None
+        return bool(origin) and self._progress.lowest(origin) >= held.event.mark
+
+    def is_recovering(self, site: str, now: float) -> bool:
+        """Return whether messages that the links to a site have lost are still expected."""
+        return self.losses.is_recovering(site, self.origins.get(site, ""), now)
+
+    def miss_lost(self, site: str, now: float) -> list[GroupEffect]:
+        """Report the messages of a site that its link has lost, and no log has."""
+        loss, inbox = self.losses.recovered_loss(site, self.origins[site]), self._inboxes[site]
+        if loss is None or not loss.number or inbox.is_waiting:
+            return []
+        last = MessageId(site, loss.incarnation, loss.number)
+        missing = inbox.find_missing(last._replace(number=last.number + 1))
+        if missing is None:
+            return []
+        inbox.pass_message(last)
+        return self._miss(last, missing, now)
 
     # ----------------------------------------------------------------- links
 
     def disconnect(self, site: str, state: LinkState, now: float) -> list[GroupEffect]:
         """Handle that a site is suspected or disconnected from now on."""
+        self.losses.pause(site)
         if state is LinkState.DISCONNECTED:
             # No live message comes from that site any more (R26).
             for id, held in self._held.items():
@@ -356,13 +296,20 @@ class Group:
 
     # ----------------------------------------------------------------- state
 
-    def restore(self, entries: Iterable[OrderEntry]) -> None:
-        """Record the last entries of this site's log, in its order: what was delivered before."""
-        for entry in entries:
+    def restore(self, events: Iterable[CarriedEvent]) -> None:
+        """Record the last events of this site's log, in its order: what was delivered before."""
+        for event in events:
+            entry = self._entries.read(event)
+            if entry is None:
+                continue
             self._entries.restore(entry)
+            if entry.site == self._site:
+                self.losses.record_released(entry.incarnation, entry.number, event.mark)
+            elif entry.site in self._inboxes:
+                self._inboxes[entry.site].pass_message(MessageId(*entry.id))
 
     def snapshot(self) -> dict[str, object]:
-        return {"waiting": len(self._held), "rejected": self.rejected}
+        return {"waiting": len(self._held), "rejected": self._conversion.rejected}
 
     # ----------------------------------------------------------------- within
 
@@ -387,63 +334,21 @@ class Group:
             held = self._held.pop(id)
             if isinstance(held, HeldEvent):
                 self._arrived.pop((held.flow, held.event.mark), None)
-        for packet in packets:
+        begin = 0
+        for index, packet in enumerate(packets):
             if isinstance(packet, Message):
-                id = packet.id
-                missing = inbox.pass_message(id)
+                missing = inbox.pass_message(packet.id)
                 if missing is not None:
-                    effects.append(ReportMissing(id.site, id.incarnation, *missing))
-        if packets:
-            effects += self._convert(self.core.receive(site, packets, self._instant(now)))
-        return effects
+                    effects += self._receive(site, packets[begin:index], now)
+                    begin, id = index, packet.id
+                    effects += self._miss(id._replace(number=id.number - 1), missing, now)
+        return effects + self._receive(site, packets[begin:], now)
 
-    def _convert(self, effects: Iterable[OrderEffect]) -> list[GroupEffect]:
-        """Return the effects of the core for the transport; deliveries are joined."""
-        found: list[GroupEffect] = []
-        delivered: list[HeldEvent] = []
+    def _receive(self, site: str, packets: Sequence[Packet], now: float) -> list[GroupEffect]:
+        return (
+            self._convert(self.core.receive(site, packets, self._instant(now))) if packets else []
+        )
 
-        def flush() -> None:
-            if delivered:
-                found.extend(map(DeliverBatch, join_batches(delivered)))
-                delivered.clear()
-
-        for effect in effects:
-            match effect:
-                case Deliver(message, stamp, late):
-                    id = message.id
-                    held = self._held.pop(id, None)
-                    if isinstance(held, HeldMessage):
-                        flush()
-                        of = held.channel, id, stamp, late, held.data, held.is_recovered
-                        if held.data:
-                            found.append(DeliverMessage(*of))
-                    elif held is not None:
-                        self._entries.deliver(held, message, stamp, late)
-                        delivered.append(held)
-                case Send(packets, sites):
-                    sent_to = self._others if sites is None else sites
-                    found += self._announce_names([SendData(self._encode(packets), sent_to)])
-                case Move(id, before, stamp):
-                    flush()
-                    found.append(MoveMessage(id, before, stamp))
-                case Suspect(site, reason):
-                    flush()
-                    found.append(SuspectSite(site, reason))
-                case Failed(error, site):
-                    flush()
-                    self.rejected += 1
-                    found.append(EndLink(str(site), error))
-        flush()
-        return found
-
-    def _announce_names(self, sends: Iterable[GroupEffect]) -> list[GroupEffect]:
-        """Return encoded packets, behind the new names in them."""
-        encoded = list(sends)
-        names = self.codec.take_names()
-        return encoded if names is None else [SendData([names], self._others), *encoded]
-
-    def _encode(self, packets: Sequence[Packet]) -> list[bytes]:
-        """Return the packets in messages of moderate size."""
-        if not isinstance(packets[0], Message):
-            return [self.codec.encode(packets)]
-        return [self.codec.encode(part) for part in split_messages(packets)]
+    def _miss(self, last: MessageId, missing: tuple[int, int], now: float) -> list[GroupEffect]:
+        effects = self._convert(self.core.miss_messages(last, self._instant(now)))
+        return [ReportMissing(last.site, last.incarnation, *missing), *effects]

@@ -23,18 +23,35 @@ class Terms(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
     delta: float
 
 
+class Loss(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """The last message of a site that its link to the receiver may have lost: 0 for none."""
+
+    link: _Number
+    """Number of the sender's end of the link. A new end has none of the receiver's messages."""
+    incarnation: _Number = 0
+    number: _Number = 0
+    mark: tuple[_Number, _Number] = (0, 0)
+    """Place of its event in the sender's log."""
+
+
 class Offer(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """The terms of a site, its log, and its clock; names by the numbers in its packets; its list
-    of sites."""
+    """The terms of a site, its log, its losses, and its clock; names by the numbers in its packets;
+    its list of sites.
+
+    Without a clock its sender has not recovered the receiver's losses, and needs no answer.
+    """
 
     terms: Terms
     origin: _Text
-    clock: _Number
+    loss: Loss
+    clock: _Number | None
     names: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_NAMES)]
     sites: Records
 
 
 class Answer(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    origin: _Text
+    loss: Loss
     clock: _Number
 
 
@@ -55,14 +72,14 @@ def decode_offer(data: bytes) -> Offer:
         raise ProtocolError(f"malformed offer of a site: {error}") from None
 
 
-def encode_answer(clock: int) -> bytes:
-    return _encode(Answer(clock))
+def encode_answer(answer: Answer) -> bytes:
+    return _encode(answer)
 
 
-def decode_answer(data: bytes) -> int:
-    """Return the clock. Raises `ProtocolError`."""
+def decode_answer(data: bytes) -> Answer:
+    """Raises `ProtocolError`."""
     try:
-        return _answers.decode(data).clock
+        return _answers.decode(data)
     except (msgspec.MsgspecError, ValueError) as error:
         raise ProtocolError(f"malformed answer of a site: {error}") from None
 

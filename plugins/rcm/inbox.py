@@ -1,12 +1,15 @@
-"""Packets of one other site, in their order, until the node has their events.
+"""Messages of one other site, in their order, until the node has their events.
 
 The node may hold back an event: events before it are missing, and come from a log first. Then all
-later packets of that site wait too, so that the order sees each message in its turn.
+later packets of that site wait too, so that the order sees each message in its turn. Messages whose
+events came from a log go before packets with higher numbers.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
 
 from broker.errors import ProtocolError
 from broker.transport.order import Message, MessageId, Packet
@@ -15,23 +18,30 @@ from broker.transport.order import Message, MessageId, Packet
 #: origin later.
 MOST_WAITING = 10_000
 MOST_WAITING_BYTES = 16 << 20
-#: Seconds that a message waits for lower numbers: they belong to other flows of the site.
-NUMBER_PATIENCE = 10.0
+#: Seconds that a message waits for lower numbers, which belong to other flows of the site.
+NUMBER_PATIENCE = 25.0
+#: Seconds between two looks whether other flows have lower numbers.
+POLL = 0.25
 
 
 class Inbox:
-    def __init__(self, *, has_log: bool = True) -> None:
-        """Without a log no message waits for lower numbers, and those before the first one are
-        missing too."""
+    def __init__(
+        self, has_all_before: Callable[[MessageId], bool], *, has_log: bool = True
+    ) -> None:
+        """`has_all_before` returns whether the node has all events of the site's flows that were
+        committed before a message, as far as any log has them. Without a log, messages before the
+        first one are missing too."""
+        self._has_all_before = has_all_before
         self._has_log = has_log
-        self._patience = NUMBER_PATIENCE if has_log else 0.0
         self._packets: deque[Packet] = deque()
         self._bytes = 0
-        self._ready: set[MessageId] = set()
+        self._recovered: list[tuple[MessageId, Message]] = []
+        """Messages whose events came from a log: a heap."""
+        self._ready: dict[MessageId, float] = {}
+        """Messages whose events the node has, with the times since when."""
         self._next: tuple[int, int] | None = None
         """Incarnation and number of the next message; None before the first one."""
-        self._blocked_at: float | None = None
-        self._has_loss = False
+        self._look_at: float | None = None
         self.changes: frozenset[tuple[int, int]] = frozenset()
         """Incarnations and numbers of changes of the sites that count already. None waits for
         these messages, and they are not missing."""
@@ -39,6 +49,11 @@ class Inbox:
     @property
     def is_full(self) -> bool:
         return len(self._packets) >= MOST_WAITING or self._bytes >= MOST_WAITING_BYTES
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if messages wait here."""
+        return bool(self._packets or self._recovered)
 
     def add_packet(self, packet: Packet) -> None:
         """Raises `ProtocolError` for a flood of packets that are no messages."""
@@ -48,28 +63,39 @@ class Inbox:
         if isinstance(packet, Message):
             self._bytes += len(packet.payload)
 
-    def add_ready(self, id: MessageId) -> None:
-        """Record that the node has the event of a message, and all before it in its flow."""
-        self._ready.add(id)
+    def add_recovered(self, message: Message, now: float) -> None:
+        """Add a message whose event the node has from a log. The node bounds their number."""
+        heappush(self._recovered, (message.id, message))
+        self._ready[message.id] = now
 
-    def record_loss(self) -> None:
-        """Record that messages of the site are in no log any more: none waits for them."""
-        self._has_loss = True
+    def add_ready(self, id: MessageId, now: float) -> None:
+        """Record that the node has the event of a message, and all before it in its flow."""
+        self._ready[id] = now
 
     def is_passed(self, id: MessageId) -> bool:
         """Return whether the order has got this message, or a later one."""
         return self._next is not None and (id.incarnation, id.number) < self._next
 
+    def has_event(self, id: MessageId) -> bool:
+        """Return whether the event of a message has come from a log, or the order has got it."""
+        return self.is_passed(id) or id in self._ready
+
     def pass_message(self, id: MessageId) -> tuple[int, int] | None:
         """Record that the order gets a message. Return the first and last missing number before
         it, if there are some."""
-        missing, following = None, self._skip_changes(self._next)
-        if not self._has_log and (following is None or following[0] != id.incarnation):
-            following = id.incarnation, 1
-        if following is not None and following[0] == id.incarnation and id.number > following[1]:
-            missing = following[1], id.number - 1
+        missing = self.find_missing(id)
         self._next = id.incarnation, id.number + 1
         return missing
+
+    def find_missing(self, id: MessageId) -> tuple[int, int] | None:
+        """Return the first and last number before a message that the order has not got."""
+        if self._next is None and self._has_log:
+            return None
+        incarnation, _ = self._next or (0, 0)
+        first = self._expected(id, self._next)
+        return (
+            (first, id.number - 1) if incarnation <= id.incarnation and first < id.number else None
+        )
 
     def take_ready(self, now: float) -> tuple[list[Packet], list[MessageId]]:
         """Remove and return the packets that the order may get now, and the ids of messages that it
@@ -80,42 +106,52 @@ class Inbox:
         taken: list[Packet] = []
         passed: list[MessageId] = []
         following = self._next
-        while self._packets:
-            packet = self._packets[0]
-            if isinstance(packet, Message):
-                id = packet.id
-                if following is not None and (id.incarnation, id.number) < following:
-                    passed.append(id)
-                elif self._may_pass(id, following, now):
-                    following = id.incarnation, id.number + 1
-                    taken.append(packet)
-                else:
-                    break
-                self._bytes -= len(packet.payload)
-                self._ready.discard(id)
-            else:
+        self._look_at = None
+        packets, recovered = self._packets, self._recovered
+        while packets or recovered:
+            packet = packets[0] if packets else recovered[0][1]
+            if not isinstance(packet, Message):
+                taken.append(packets.popleft())
+                continue
+            id = packet.id
+            is_recovered = bool(recovered) and recovered[0][0] <= id
+            if is_recovered:
+                id, packet = recovered[0]
+            if following is not None and (id.incarnation, id.number) < following:
+                passed.append(id)
+            elif self._may_pass(id, following, now):
+                following = id.incarnation, id.number + 1
                 taken.append(packet)
-            self._packets.popleft()
-            self._blocked_at = None
-        if not self._packets:
-            self._has_loss = False
+            else:
+                break
+            self._ready.pop(id, None)
+            if is_recovered:
+                heappop(recovered)
+            else:
+                self._bytes -= len(packet.payload)
+                packets.popleft()
         return taken, passed
 
     def next_timeout(self) -> float | None:
-        return None if self._blocked_at is None else self._blocked_at + self._patience
+        return self._look_at
 
     def _may_pass(self, id: MessageId, following: tuple[int, int] | None, now: float) -> bool:
-        if id not in self._ready:
+        since = self._ready.get(id)
+        if since is None:
             return False
-        if following is None or following[0] != id.incarnation or following[1] == id.number:
+        if following is None:
             return True
-        if self._skip_changes(following) == (id.incarnation, id.number):
+        is_next = self._expected(id, following) == id.number
+        if is_next or now >= since + NUMBER_PATIENCE or self._has_all_before(id):
             return True
-        if self._blocked_at is None:
-            self._blocked_at = now
-        return self._has_loss or now >= self._blocked_at + self._patience
+        self._look_at = now + POLL
+        return False
 
-    def _skip_changes(self, following: tuple[int, int] | None) -> tuple[int, int] | None:
-        while following in self.changes and following is not None:
-            following = following[0], following[1] + 1
-        return following
+    def _expected(self, id: MessageId, following: tuple[int, int] | None) -> int:
+        """Return the number of the next message of an incarnation."""
+        number = 1
+        if following is not None and following[0] == id.incarnation:
+            number = following[1]
+        while (id.incarnation, number) in self.changes:
+            number += 1
+        return number

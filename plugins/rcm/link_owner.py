@@ -8,9 +8,12 @@ from zope.interface import implementer
 
 from broker.errors import NotAllowed
 from broker.transport.monitor import ILinkOwner
-from plugins.rcm.effects import GroupEffect
+from broker.transport.view import LinkState
+from plugins.rcm.effects import GroupEffect, ReportStatus
 from plugins.rcm.group import Group
 from plugins.rcm.handshake import (
+    Answer,
+    Loss,
     Offer,
     Terms,
     check_terms,
@@ -27,7 +30,10 @@ FAREWELL = 1.0
 
 @implementer(ILinkOwner)
 class LinkOwner:
-    """The owner of one link. It counts the other site as connected after its answer."""
+    """The owner of one link. It counts the other site as connected after its answer.
+
+    Before that, the node has got the events that links have lost (`plugins.rcm.losses`).
+    """
 
     def __init__(
         self,
@@ -52,23 +58,27 @@ class LinkOwner:
         self._connected = connected
 
     def make_offer(self, now: float) -> bytes:
-        clock = self._group.make_offer(self._site, now)
-        names, sites = self._group.codec.names, self._membership.sites.records
-        return encode_offer(Offer(self._terms, self._origin, clock, names, sites))
+        group, site = self._group, self._site
+        clock = None if group.is_recovering(site, now) else group.make_offer(site, now)
+        loss = group.losses.loss_to(site)
+        names, sites = group.codec.names, self._membership.sites.records
+        return encode_offer(Offer(self._terms, self._origin, loss, clock, names, sites))
 
     def answer_offer(self, offer: bytes, now: float) -> bytes | None:
         found = decode_offer(offer)
         check_terms(self._terms, found.terms)
-        membership = self._membership
-        if not membership.is_member(self._site) or not membership.learn(self._site, found.sites):
+        group, site, membership = self._group, self._site, self._membership
+        if not membership.is_member(site) or not membership.learn(site, found.sites):
             self._refuse(now)
             return None
-        self._group.codec.set_names(self._site, found.names)
-        clock = self._group.answer_offer(self._site, found.clock, now)
+        group.codec.set_names(site, found.names)
+        self._accept_loss(found.origin, found.loss)
+        if found.clock is None or group.is_recovering(site, now):
+            return None
+        clock = group.answer_offer(site, found.clock, now)
         if clock is None:
             return None
-        self._group.origins[self._site] = found.origin
-        return encode_answer(clock)
+        return encode_answer(Answer(self._origin, group.losses.loss_to(site), clock))
 
     def _refuse(self, now: float) -> None:
         """Raises `NotAllowed`, but first let this site's offer arrive."""
@@ -83,8 +93,19 @@ class LinkOwner:
     def accept_answer(self, answer: bytes, now: float) -> bool:
         if not self._membership.is_member(self._site):
             return False
-        effects = self._group.accept_answer(self._site, decode_answer(answer), now)
+        found = decode_answer(answer)
+        group, site = self._group, self._site
+        self._accept_loss(found.origin, found.loss)
+        if group.is_recovering(site, now):
+            return False
+        effects = group.accept_answer(site, found.clock, now)
         if effects is None:
             return False
-        self._connected(self._site, effects)
+        missing = group.miss_lost(site, now)
+        status = ReportStatus(site, LinkState.CONNECTED, "")
+        self._connected(site, [*missing, status, *effects])
         return True
+
+    def _accept_loss(self, origin: str, loss: Loss) -> None:
+        self._group.origins[self._site] = origin
+        self._group.losses.accept(self._site, loss)

@@ -30,6 +30,8 @@ class SiteLinks:
         """`sites` are the other ones, with their addresses. `notify` gets new statuses."""
         self.lost_sends = 0
         """Messages for which a link had no room: they come from the log."""
+        self.drops_unsent = True
+        """What waits for a site that is not connected makes room for later messages."""
         self._context = context
         self._addresses = dict(sites)
         self._notify = notify
@@ -108,14 +110,24 @@ class SiteLinks:
         return True
 
     def send(self, data: Sequence[bytes], sites: Sequence[str]) -> dict[Peer, Outcome]:
-        """Send to sites, and return the outcomes of the last message."""
-        absent: dict[Peer, Outcome] = dict.fromkeys(sites, Outcome.ABSENT)
-        if self._links is None:
-            return absent
-        peers = {site: self._peers[site] for site in sites if site in self._peers}
-        outcomes = self._links.send(data, list(peers.values()))
-        self.lost_sends += sum(each is Outcome.FULL for one in outcomes for each in one.values())
-        return absent | {site: outcomes[-1][peer] for site, peer in peers.items()}
+        """Send to sites, and return the outcomes of the last message.
+
+        With `drops_unsent` a link that does not carry it may not carry earlier messages, either.
+        """
+        links = self._links
+        found: dict[Peer, Outcome] = dict.fromkeys(sites, Outcome.ABSENT)
+        if links is None:
+            return found
+        by_peer = {self._peers[site]: site for site in sites if site in self._peers}
+        for outcomes in links.send(data, list(by_peer)):
+            for peer, outcome in outcomes.items():
+                found[by_peer[peer]] = outcome
+                if outcome is not Outcome.SENT:
+                    self.lost_sends += outcome is Outcome.FULL
+                    is_connected = links.view_of(peer).state is LinkState.CONNECTED
+                    if self.drops_unsent and not is_connected:
+                        links.drop_unsent(peer)
+        return found
 
     def suspect(self, site: str, reason: str) -> None:
         if self._links is not None and site in self._peers:

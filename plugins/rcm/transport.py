@@ -13,7 +13,6 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.errors import BrokerError, Closed, ConfigurationError, NotAllowed, ProtocolError
-from broker.event.order_entry import decode_order_entry
 from broker.event.place import Mark
 from broker.event.site_notice import MissingMessages, SiteNotice
 from broker.streams.contract import (
@@ -21,16 +20,16 @@ from broker.streams.contract import (
     CarriedInterest,
     FlowBatch,
     Guarantee,
+    IGroupPlugin,
     ILinkReceiver,
     IOrderingTransport,
     IProvingTransport,
     ISitesTransport,
     ITransportContext,
-    ITransportPlugin,
 )
 from broker.streams.messaging import IGroupClient, IMessagingTransport, Receive
 from broker.transport.core_runner import CoreRunner
-from broker.transport.message import Message
+from broker.transport.message import Message, Outcome, Peer
 from broker.transport.monitor import ILinkOwner, ILinkOwners
 from broker.transport.order import VARIANTS, Instant, OrderSettings, Stamp
 from broker.transport.site_clock import SiteClock
@@ -129,7 +128,7 @@ class RcmTransport:
             [pattern.text for pattern in context.patterns],
             *(core, variant.create_codec(sites)),
             Entries(GroupName(context.instance, options.order), core, self._bound_of),
-            self._clock.read,
+            *(self._clock.read, context.coverage_of),
         )
         self._set_sites()
         self._certificates = create_certificates(
@@ -161,8 +160,7 @@ class RcmTransport:
     async def _join_group(self) -> None:
         """Connect to the other sites, after what earlier processes delivered and did not."""
         events = await self._context.read_log_end()
-        entries = [decode_order_entry(event.annotation) for event in events]
-        self._group.restore([entry for entry in entries if entry is not None])
+        self._group.restore(events)
         self._observe(lambda each: each.restore(events, self._now()))
         await self._context.release_earlier()
         if self._sites.is_closed:
@@ -213,9 +211,6 @@ class RcmTransport:
 
     def order(self, batch: FlowBatch, is_recovered: bool) -> None:
         self._runner.call(self._group.order, batch)
-
-    def miss(self, flow: str) -> None:
-        self._runner.call(self._group.miss, flow)
 
     def take_back(self, flow: str, after: Mark) -> None:
         taken = self._group.take_back(flow, after)
@@ -280,14 +275,14 @@ class RcmTransport:
         self._membership.check_known(node)
         if self._early is not None:
             raise Closed("this site is starting")
+        self._group.losses.begin_link(node)
         return LinkOwner(
             *(self._group, node, self._terms, self._membership, self._context.origin),
             *(self._clock.read, self._connected),
         )
 
     def _connected(self, site: str, effects: list[GroupEffect]) -> None:
-        status = ReportStatus(site, LinkState.CONNECTED, "")
-        self._runner.apply_effects([status, *effects])
+        self._runner.apply_effects(effects)
         self._observe(lambda each: each.connect(site, self._now()))
 
     def link_changed(self, peer: Hashable, state: LinkState) -> None:
@@ -331,16 +326,19 @@ class RcmTransport:
                 try:
                     self._receivers[message.channel].deliver(message)
                 except ProtocolError as error:
-                    self._group.rejected += 1
+                    self._group.count_rejected()
                     self._end_link(message.id.site, error)
                 self._observe(lambda each: each.deliver_message(message, self._now()))
             case SendData(data, sites):
                 self._state.cover(self._group.core.floor)
-                self._sites.send(data, sites)
+                self._send(data, sites)
                 self._observe_sent(data, sites)
             case SendMessages(data, sites, carried):
                 self._state.cover(self._group.core.floor)
-                outcomes = self._sites.send([data], sites)
+                if any(map(self._clients.has_copy, carried)):
+                    # They are in no log.
+                    self._sites.drops_unsent = False
+                outcomes = self._send([data], sites)
                 for copy in carried:
                     copy.outcomes.update(outcomes)
                     self._clients.sent(copy)
@@ -368,9 +366,17 @@ class RcmTransport:
                 now = self._now()
                 self._observe(lambda each: each.miss(site, incarnation, last, now))
             case SendCertificates(site, data):
-                self._sites.send([data], [site])
+                self._send([data], [site])
             case SendPacket(data, sites):
-                self._sites.send([data], sites)
+                self._send([data], sites)
+
+    def _send(self, data: Sequence[bytes], sites: Sequence[str]) -> Mapping[Peer, Outcome]:
+        outcomes = self._sites.send(data, sites)
+        for site in sites:
+            if outcomes[site] is not Outcome.SENT:
+                keeps_earlier = not self._sites.drops_unsent
+                self._group.losses.record_loss(site, keeps_earlier=keeps_earlier)
+        return outcomes
 
     # ----------------------------------------------------------------- of the sites
 
@@ -420,7 +426,7 @@ class RcmTransport:
         return float(self._context.clock.seconds())
 
 
-@implementer(IPlugin, ITransportPlugin)
+@implementer(IPlugin, IGroupPlugin)
 @attrs.frozen
 class RcmPlugin:
     """Intermittent global order of all events of a group of sites (RCM R16)."""
@@ -431,6 +437,10 @@ class RcmPlugin:
     options: ClassVar[type] = RcmOptions
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.ONE_ORDER})
     links: ClassVar[str] = "rcm"
+
+    def sites_of(self, options: object) -> Sequence[str]:
+        assert isinstance(options, RcmOptions)
+        return sorted(options.sites)
 
     def create(self, context: ITransportContext) -> IOrderingTransport:
         return RcmTransport(context)

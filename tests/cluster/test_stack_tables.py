@@ -56,8 +56,8 @@ def test_malformed_entries_of_another_node_are_ignored() -> None:
 
 
 def test_only_a_node_with_stacks_of_its_own_publishes_a_table() -> None:
-    assert StackTables(OneNode({}), {}).publication() is None
-    publication = StackTables(OneNode({}), RADAR).publication()
+    assert StackTables(OneNode({}), {}).publications() == []
+    (publication,) = StackTables(OneNode({}), RADAR).publications()
     assert publication is not None
     assert (publication.subject, publication.scope) == ("a", NETWORK)
     assert publication.changes == RADAR

@@ -157,6 +157,15 @@ class Services:
     def read_log_end(self, patterns: Sequence[str]) -> Deferred[Sequence[CarriedEvent]]:
         return succeed(())
 
+    def find_group(self, pattern: StreamPattern) -> Sequence[str]:
+        return ()
+
+    def carriage_version(self) -> int:
+        return 0
+
+    def coverage_of(self, flow: str) -> Mark:
+        return (0, 0)
+
     def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
         return succeed(None)
 

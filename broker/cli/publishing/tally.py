@@ -16,13 +16,14 @@ from broker.errors import (
     ClearanceTooLow,
     InvalidEvent,
     NotAllowed,
+    NotInGroup,
     TooLarge,
 )
 
 #: Further refusals are only counted.
 MAX_REPORTED: Final = 100
 #: Errors by which an event is refused for good.
-REFUSALS: Final = (BadName, ClearanceTooLow, InvalidEvent, NotAllowed, TooLarge)
+REFUSALS: Final = (BadName, ClearanceTooLow, InvalidEvent, NotAllowed, NotInGroup, TooLarge)
 _ENVELOPE_LINES: Final = 2
 
 

@@ -306,6 +306,9 @@ class MonitorCore:
             effects += self._offer(connection, now)
         if connection.unanswered is not None and now >= connection.answer_at:
             effects += self._answer(connection, Offer(*connection.unanswered), now)
+            if connection.unanswered is None and connection.offer_at is not None:
+                # The reason that delayed the answer may have delayed the own connection too.
+                effects += self._offer(connection, now)
         return effects
 
     def _beat(self, now: float) -> Effect:

@@ -26,7 +26,7 @@ from broker.transport.effects import (
     ViewChanged,
     WritableChanged,
 )
-from broker.transport.layer import ILinkCore
+from broker.transport.layer import IBufferingCore
 from broker.transport.monitor.suspicion import Suspicion
 from broker.transport.p2p import wire
 from broker.transport.p2p.receiver import Receiver
@@ -43,7 +43,7 @@ class Connection(enum.Enum):
     SUSPENDED = "suspended"
 
 
-@implementer(ILinkCore)
+@implementer(IBufferingCore)
 class P2PCore:
     """One end. It keeps its buffer and the peer's incarnation while DOWN.
 
@@ -183,6 +183,7 @@ class P2PCore:
             return [*self._begin_handshake(now), *self._flush(now)]
         self._is_suspended = view.state is not LinkState.CONNECTED
         if self._is_suspended:
+            self.sender.reserve_room(is_open=False)
             if self.connection is Connection.OPEN:
                 self.connection = Connection.SUSPENDED
             if view.state is LinkState.DISCONNECTED:
@@ -196,6 +197,8 @@ class P2PCore:
 
     def _report_connected(self, view: View) -> list[Effect]:
         self.connection = Connection.OPEN
+        if self._is_monitored:
+            self.sender.reserve_room(is_open=True)
         self._is_disconnected = False
         held, self._held = self._held, []
         return [ViewChanged(view), DeliverUp(held)] if held else [ViewChanged(view)]
@@ -209,6 +212,11 @@ class P2PCore:
         undelivered = before + self.sender.reset()
         self._resumed_view = View(LinkState.CONNECTED, undelivered=undelivered)
         self._is_reset = True
+
+    def drop_unsent(self, now: float) -> list[Effect]:
+        if self.connection is not Connection.OPEN:
+            self.sender.drop_waiting()
+        return self._flush(now)
 
     def consumed(self, count: int, now: float) -> list[Effect]:
         receiver = self.receiver

@@ -24,13 +24,14 @@ class Sender:
         self.credit_limit = 0
         self.peer_window = 0
         self._buffer_bytes = buffer_bytes
+        self._most_writable = buffer_bytes // 2
         self._unacked: deque[bytes] = deque()
         self.waiting: deque[bytes] = deque()
         self._waiting_cost = 0
         self._sent_cost = 0  # of messages 1 to `sent`: compared with `credit_limit`
         self._ever_sent = 0
         self.is_writable = True
-        """False from half of the buffer, until it falls below a quarter."""
+        """False from half of the buffer, until it falls below a quarter. See `reserve_room`."""
 
     def __len__(self) -> int:
         return len(self._unacked) + len(self.waiting)
@@ -47,7 +48,7 @@ class Sender:
                 f"there is no room for {cost} more"
             )
         self.buffered += cost
-        if self.buffered > self._buffer_bytes // 2:
+        if self.buffered > self._most_writable:
             self.is_writable = False
         # `take_affordable` counts messages repeated after a rewind.
         must_wait = not is_open or self.waiting or self._ever_sent > self.sent
@@ -59,6 +60,23 @@ class Sender:
         self._sent_cost += cost
         self.sent += len(messages)
         return True
+
+    def reserve_room(self, *, is_open: bool) -> None:
+        """Use three quarters of the buffer while the connection is open.
+
+        So there is room for new messages while those of an outage leave.
+        """
+        self._most_writable = self._buffer_bytes // 4 * (3 if is_open else 2)
+        if is_open:
+            self.is_writable = self.buffered <= self._most_writable
+
+    def drop_waiting(self) -> None:
+        """Drop the messages that this connection has not carried. The peer has none of them."""
+        self.buffered -= self._waiting_cost
+        self._waiting_cost = 0
+        self.waiting.clear()
+        self._ever_sent = min(self._ever_sent, self.sent)
+        self.is_writable = self.buffered <= self._most_writable
 
     def acknowledge(self, received: int) -> None:
         """Raises `ProtocolError` if `received` was never sent."""

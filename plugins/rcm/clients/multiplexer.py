@@ -209,6 +209,10 @@ class Multiplexer:
         self._places.append((len(part), sum(each.size for each in part)))
         self._send_down(data, copies)
 
+    def has_copy(self, copy: Message) -> bool:
+        """Return whether a copy is of messages of clients, and has no outcomes yet."""
+        return copy in self._copies
+
     def sent(self, copy: Message) -> None:
         """Handle new outcomes of a copy."""
         part = self._copies.get(copy)

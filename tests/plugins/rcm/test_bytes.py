@@ -13,6 +13,8 @@ from broker.streams.contract import CarriedEvent
 from broker.transport.monitor.wire import MAX_OFFER_BYTES
 from broker.transport.order.wire import MAX_NAMES
 from plugins.rcm.handshake import (
+    Answer,
+    Loss,
     Offer,
     Terms,
     check_terms,
@@ -34,7 +36,9 @@ SITES = (
     SiteRecord("a", ADDRESS, True),
     SiteRecord("b", "", False, Change(2**40, "a", "a", 3, 9)),
 )
-OFFER = Offer(TERMS, "0123", 7, ("a", "b"), SITES)
+LOSS = Loss(3, 1, 40, (1, 44))
+OFFER = Offer(TERMS, "0123", LOSS, 7, ("a", "b"), SITES)
+ANSWER = Answer("0123", LOSS, 7)
 CHANGE = encode_change(SITES[0])
 
 
@@ -44,19 +48,21 @@ def test_golden_bytes() -> None:
     )
     assert encode_payload(MESSAGE).hex() == "930201c4026869"
     assert encode_offer(OFFER).hex() == (
-        "959302a6687962726964cb3fd0000000000000a4303132330792a161a162"
+        "969302a6687962726964cb3fd0000000000000a4303132339403012892012c0792a161a162"
         "9294a161b17463703a686f73743d683a706f72743d31c3c0"
         "94a162a0c295cf0000010000000000a161a1610309"
     )
     assert CHANGE.hex() == "94a161b17463703a686f73743d683a706f72743d31c3c0"
-    assert encode_answer(7).hex() == "9107"
+    assert encode_answer(ANSWER).hex() == "93a4303132339403012892012c07"
 
 
 def test_what_is_encoded_is_decoded() -> None:
     for payload in (PAYLOAD, MESSAGE):
         assert decode_payload(encode_payload(payload)) == payload
     assert decode_offer(encode_offer(OFFER)) == OFFER
-    assert decode_answer(encode_answer(7)) == 7
+    unready = msgspec.structs.replace(OFFER, clock=None)
+    assert decode_offer(encode_offer(unready)) == unready
+    assert decode_answer(encode_answer(ANSWER)) == ANSWER
 
 
 @pytest.mark.parametrize("mark", [(1, 3), (1, 6)])
@@ -72,7 +78,7 @@ def test_wrong_bytes_give_protocol_errors_only() -> None:
         (decode_payload, encode_payload(PAYLOAD)),
         (decode_payload, encode_payload(MESSAGE)),
         (decode_offer, encode_offer(OFFER)),
-        (decode_answer, encode_answer(7)),
+        (decode_answer, encode_answer(ANSWER)),
         (lambda data: decode_change(data, Change(1, "a", "a", 1, 1)), CHANGE),
     ):
         refused = 0
@@ -108,6 +114,6 @@ def test_the_largest_offer_fits_in_a_packet_of_the_monitor() -> None:
     address = f"tcp:host={'h' * 253}:port=65535"
     members = [SiteRecord(name, address, True, change) for name in names[:MOST_SITES]]
     left = [SiteRecord(name, "", False, change) for name in names[-MOST_LEFT:]]
-    offer = Offer(TERMS, "0" * 255, 2**62, tuple(names), (*members, *left))
+    offer = Offer(TERMS, "0" * 255, LOSS, 2**62, tuple(names), (*members, *left))
     assert decode_offer(encode_offer(offer)) == offer
     assert len(encode_offer(offer)) < MAX_OFFER_BYTES

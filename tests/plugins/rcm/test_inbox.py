@@ -7,15 +7,17 @@ import pytest
 from broker.errors import ProtocolError
 from broker.transport.order import Message, MessageId
 from broker.transport.order.packet import Clock
-from plugins.rcm.inbox import MOST_WAITING, NUMBER_PATIENCE, Inbox
+from plugins.rcm.inbox import MOST_WAITING, NUMBER_PATIENCE, POLL, Inbox
 
 
 def message(number: int, incarnation: int = 1) -> Message:
     return Message(MessageId("b", incarnation, number), b"x", frozenset())
 
 
-def inbox_with(*packets: object) -> Inbox:
-    inbox = Inbox()
+def inbox_with(*packets: object, complete: set[int] | None = None) -> Inbox:
+    """The node has all events before the messages with the numbers in `complete`."""
+    numbers = complete or set()
+    inbox = Inbox(lambda id: id.number in numbers)
     for packet in packets:
         inbox.add_packet(packet)
     return inbox
@@ -33,45 +35,58 @@ def take(inbox: Inbox, now: float = 0.0) -> list[object]:
 def test_packets_wait_behind_an_event_that_the_node_does_not_have() -> None:
     first, clock, second = message(1), Clock(5), message(2)
     inbox = inbox_with(first, clock, second)
-    inbox.add_ready(second.id)
+    inbox.add_ready(second.id, 0.0)
     assert take(inbox) == []
-    inbox.add_ready(first.id)
+    inbox.add_ready(first.id, 0.0)
     assert take(inbox) == [first, clock, second]
 
 
 def test_a_message_waits_for_lower_numbers_of_other_flows() -> None:
     inbox = inbox_with(message(1))
-    inbox.add_ready(message(1).id)
+    inbox.add_ready(message(1).id, 0.0)
     assert len(take(inbox)) == 1
     third = message(3)
     inbox.add_packet(third)
-    inbox.add_ready(third.id)
+    inbox.add_ready(third.id, 10.0)
     assert take(inbox, 10.0) == []
-    assert inbox.next_timeout() == 10.0 + NUMBER_PATIENCE
+    assert inbox.next_timeout() == 10.0 + POLL
     # The event of another flow comes from a log.
-    assert inbox.pass_message(message(2).id) is None
-    assert take(inbox, 10.1) == [third] and inbox.next_timeout() is None
+    second = message(2)
+    inbox.add_recovered(second, 10.1)
+    assert inbox.has_event(second.id) and not inbox.is_passed(second.id)
+    assert take(inbox, 10.1) == [second, third] and inbox.next_timeout() is None
 
 
-def test_missing_numbers_are_reported_after_a_time_or_a_known_loss() -> None:
-    for loses in (False, True):
-        inbox = inbox_with(message(1), message(4))
-        inbox.add_ready(message(1).id)
-        inbox.add_ready(message(4).id)
+def test_an_event_from_a_log_waits_for_lower_numbers_of_other_flows() -> None:
+    first, second, third, fourth = map(message, (1, 2, 3, 4))
+    inbox = inbox_with(first, second)
+    inbox.add_ready(first.id, 0.0)
+    assert take(inbox) == [first]
+    # The node has the event of the packet later.
+    inbox.add_recovered(fourth, 1.0)
+    inbox.add_recovered(third, 1.0)
+    assert take(inbox, 1.0) == []
+    inbox.add_ready(second.id, 2.0)
+    assert take(inbox, 2.0) == [second, third, fourth]
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_missing_numbers_are_reported_when_all_flows_are_complete(is_complete: bool) -> None:
+    inbox = inbox_with(message(1), message(4), message(6), complete={4, 6} if is_complete else None)
+    for each in (1, 4, 6):
+        inbox.add_ready(message(each).id, 1.0)
+    if not is_complete:
         assert len(take(inbox, 1.0)) == 1
-        if loses:
-            inbox.record_loss()
-        packets, _ = inbox.take_ready(1.0 + (0.0 if loses else NUMBER_PATIENCE))
-        (taken,) = packets
-        assert isinstance(taken, Message)
-        assert inbox.pass_message(taken.id) == (2, 3)
+    packets, _ = inbox.take_ready(1.0 + (0.0 if is_complete else NUMBER_PATIENCE))
+    missing = [inbox.pass_message(each.id) for each in packets if isinstance(each, Message)]
+    assert missing[-2:] == [(2, 3), (5, 5)]
 
 
 def test_messages_behind_later_ones_are_dropped() -> None:
     inbox = inbox_with(message(1), message(2), message(3))
     inbox.pass_message(message(2).id)
-    for number in (1, 2, 3):
-        inbox.add_ready(message(number).id)
+    for each in (1, 2, 3):
+        inbox.add_ready(message(each).id, 0.0)
     packets, passed = inbox.take_ready(0.0)
     assert [each.id.number for each in packets if isinstance(each, Message)] == [3]
     assert [id.number for id in passed] == [1, 2]
@@ -79,8 +94,8 @@ def test_messages_behind_later_ones_are_dropped() -> None:
 
 def test_a_new_incarnation_begins_with_any_number() -> None:
     inbox = inbox_with(message(5), message(1, 2))
-    inbox.add_ready(message(5).id)
-    inbox.add_ready(message(1, 2).id)
+    inbox.add_ready(message(5).id, 0.0)
+    inbox.add_ready(message(1, 2).id, 0.0)
     assert len(take(inbox)) == 2
     assert inbox.is_passed(message(9).id) and not inbox.is_passed(message(2, 2).id)
 

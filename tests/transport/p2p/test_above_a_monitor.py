@@ -195,3 +195,28 @@ def test_a_restart_before_the_first_resume_drops_messages_too() -> None:
     view = only(effects, ViewChanged).view
     assert (view.resumed, view.undelivered) == (False, 1)
     assert sent_data(effects) == [(1, b"kept")]
+
+
+def test_what_waits_for_a_suspended_peer_is_dropped_on_request() -> None:
+    core = open_core()
+    core.submit([b"sent"], 0.0)
+    core.view_changed(SUSPECTED, 1.0)
+    effects = core.submit([bytes(11_000)], 2.0)
+    assert effects == [WritableChanged(False)]
+    assert core.drop_unsent(3.0) == [WritableChanged(True)]
+    core.submit([b"later"], 4.0)
+    core.view_changed(BEGUN, 5.0)
+    core.receive([said(known=US, received=0)], 6.0)
+    effects = core.view_changed(UP, 7.0)
+    assert sent_data(effects) == [(1, b"sent"), (2, b"later")]
+    # Nothing that was sent is dropped.
+    assert core.drop_unsent(8.0) == [] and len(core.sender) == 2
+
+
+def test_an_open_connection_has_more_room_than_a_suspended_one() -> None:
+    core = open_core()
+    core.view_changed(SUSPECTED, 1.0)
+    assert core.submit([bytes(11_000)], 2.0) == [WritableChanged(False)]
+    effects = core.view_changed(AGAIN, 3.0)
+    assert WritableChanged(True) in effects
+    assert WritableChanged(False) in core.submit([bytes(5_000)], 4.0)
