@@ -51,7 +51,10 @@ class DeliverBatch:
 
 @attrs.frozen
 class DeliverMessage:
-    """Deliver a message that is no event, in the final order; late if it has a place."""
+    """Deliver a message that is no event, in the final order; late if it has a place.
+
+    It is empty if it was for other sites.
+    """
 
     channel: Channel
     id: MessageId
