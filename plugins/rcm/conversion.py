@@ -61,8 +61,7 @@ class Conversion:
                     if isinstance(held, HeldMessage):
                         flush()
                         of = held.channel, id, stamp, late, held.data, held.is_recovered
-                        if held.data:
-                            found.append(DeliverMessage(*of))
+                        found.append(DeliverMessage(*of))
                     elif held is not None:
                         self._entries.deliver(held, message, stamp, late)
                         delivered.append(held)

@@ -50,7 +50,10 @@ class DeliverBatch:
 
 
 class DeliverMessage(NamedTuple):
-    """Deliver a message that is no event, in the final order; late if it has a place."""
+    """Deliver a message that is no event, in the final order; late if it has a place.
+
+    It is empty if it was for other sites.
+    """
 
     channel: Channel
     id: MessageId

@@ -324,7 +324,8 @@ class RcmTransport:
         match effect:
             case DeliverMessage() as message:
                 try:
-                    self._receivers[message.channel].deliver(message)
+                    if message.data:
+                        self._receivers[message.channel].deliver(message)
                 except ProtocolError as error:
                     self._group.count_rejected()
                     self._end_link(message.id.site, error)

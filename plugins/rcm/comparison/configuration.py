@@ -26,9 +26,9 @@ def create_comparison(
 ) -> SiteComparison | None:
     """Return the comparison of a site, whose order has this core; None if it compares nothing.
 
-    `sites` are all of the group, in the same order everywhere.
+    `sites` are all of the group, in the same order everywhere. Sites that join later have no part.
     """
-    if not options.compare:
+    if not options.compare or site not in sites:
         return None
     settings = OrderSettings(
         clock_delay=options.clock_delay,

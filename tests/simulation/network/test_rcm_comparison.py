@@ -12,6 +12,7 @@ import pytest
 from broker.testing.determinism import deterministic
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.transport_network import INSTANCE
+from broker.transport.message import Message
 from plugins.rcm.comparison.site_comparison import SiteComparison
 from tests.simulation.network.test_rcm import OUTAGES, VARIANTS, Group
 
@@ -68,6 +69,27 @@ def test_nodes_compare_all_variants_through_an_outage_and_a_kill(order: str) -> 
         assert late["logical"] and late["real-time"] and late["hybrid"], late
 
 
+def transport_of(world: NetworkWorld, name: str) -> Any:
+    transports = world[name].transports
+    assert transports is not None
+    return next(each for each in transports if each.instance == INSTANCE)._transport
+
+
+def test_messages_for_some_sites_have_their_places_at_all() -> None:
+    with deterministic(4), NetworkWorld(4) as world:
+        group = Group(world, "hybrid", 3, compare=VARIANTS)
+        world.run(8.0)
+        client = transport_of(world, "n0").open_client("anna", lambda item: None)
+        for number in range(60):
+            client.send(Message(b"hi", destinations=(f"n{number % 3}",)))
+            world.run(0.1)
+        world.run(4.0)
+        for name, row in rows(group):
+            assert row["messages"] == 60, (name, row)
+        assert all(count > 0 for count in equal_blocks(group).values()), equal_blocks(group)
+        check_kept(group)
+
+
 def check_schedule(seed: int, order: str, kinds: tuple[str, ...]) -> None:
     with deterministic(seed), NetworkWorld(seed) as world:
         random = Random(seed)
@@ -85,10 +107,7 @@ def test_outages_kills_and_full_disks_give_no_wrong_verdict() -> None:
 def test_a_delivery_is_observed_before_the_node_may_take_it_back() -> None:
     with deterministic(1), NetworkWorld(1) as world:
         group = Group(world, "logical", 2, compare=VARIANTS)
-        transports = world["n0"].transports
-        assert transports is not None
-        transport: Any = next(each for each in transports if each.instance == INSTANCE)._transport
-        context = type(transport._context)
+        context = type(transport_of(world, "n0")._context)
         deliver, observe = context.deliver, SiteComparison.deliver
         calls: list[str] = []
 

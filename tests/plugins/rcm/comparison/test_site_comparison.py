@@ -332,3 +332,9 @@ def test_what_is_buffered_for_a_site_that_is_not_connected_is_bounded() -> None:
     assert sum(sizes) <= MOST_BUFFERED and peer.dropped == 1_000 - len(sizes)
     peer.link(is_linked=True)
     assert all(peer.has_room(1_000) for _ in range(1_000))
+
+
+def test_a_node_that_is_no_site_any_more_compares_nothing() -> None:
+    group = Group("ab", compare=lambda _: ALL)
+    group.names = "bc"
+    assert group._make("a", 2).comparison is None
