@@ -98,6 +98,8 @@ class Group:
         """Own messages and payloads by number, behind events that are being committed."""
         self._released = 0
         """Number of the last released message."""
+        self._sends_messages = False
+        """True if some are no events."""
 
     # ----------------------------------------------------------------- own events
 
@@ -146,25 +148,27 @@ class Group:
         in no log: sites that lose it are told that it is missing.
         """
         ((number, _),) = self.core.stamp(1, self._instant(now))
+        self._sends_messages = True
         held = HeldMessage(channel, data, copies=copies)
         self._committed[number] = held, encode_payload(ChannelMessage(channel, data))
         return self._release(now)
 
     def _release(self, now: float) -> list[GroupEffect]:
         """Send the messages before which none is being committed."""
+        payloads: list[bytes] = []
+        released: list[HeldEvent | HeldMessage] = []
+        while (committed := self._committed.pop(self._released + 1, None)) is not None:
+            self._released += 1
+            id = MessageId(self._site, self._incarnation, self._released)
+            self._held[id], payload = committed
+            payloads.append(payload)
+            released.append(committed[0])
         effects: list[GroupEffect] = []
-        while self._released + 1 in self._committed:
-            payloads: list[bytes] = []
-            released: list[HeldEvent | HeldMessage] = []
-            while len(payloads) < MOST_RELEASED and self._released + 1 in self._committed:
-                self._released += 1
-                held, payload = self._committed.pop(self._released)
-                self._held[MessageId(self._site, self._incarnation, self._released)] = held
-                payloads.append(payload)
-                released.append(held)
-            found = self.core.release(payloads, self._instant(now))
-            if any(isinstance(held, HeldMessage) for held in released):
-                effects += send_addressed(found.pop(0), released, self._others, self._codec)
+        for first in range(0, len(payloads), MOST_RELEASED):
+            part = slice(first, first + MOST_RELEASED)
+            found = self.core.release(payloads[part], self._instant(now))
+            if self._sends_messages:
+                effects += send_addressed(found.pop(0), released[part], self._others, self._codec)
             effects += self._convert(found)
         return effects
 
