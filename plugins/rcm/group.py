@@ -137,15 +137,15 @@ class Group:
 
     def send(self, channel: Channel, data: bytes, now: float) -> list[GroupEffect]:
         """Send a message that is no event to all sites."""
-        return self.send_copies(channel, data, [TransportMessage(data, None, self._others)], now)
+        return self.send_copies(channel, data, None, now)
 
     def send_copies(
-        self, channel: Channel, data: bytes, copies: Sequence[TransportMessage], now: float
+        self, channel: Channel, data: bytes, copies: Sequence[TransportMessage] | None, now: float
     ) -> list[GroupEffect]:
         """Send a message that is no event, behind the events that are being committed.
 
-        This site gets the data, and others the copies that are for them, or only the place. It is
-        in no log: sites that lose it are told that it is missing.
+        This site gets the data, and others the copies that are for them, or only the place; all get
+        the data without copies. It is in no log: sites that lose it are told that it is missing.
         """
         ((number, _),) = self.core.stamp(1, self._instant(now))
         self._sends_messages = True

@@ -88,6 +88,7 @@ class Multiplexer:
     def set_sites(self, sites: tuple[str, ...]) -> None:
         """Set the sites of the group, for messages from now on."""
         self.sites = sites
+        self.statuses = {site: each for site, each in self.statuses.items() if site in sites}
         for copy in list(self._copies):
             gone = [site for site in copy.destinations if site not in sites]
             copy.outcomes.update(dict.fromkeys(gone, Outcome.ABSENT))
