@@ -19,27 +19,19 @@ from plugins.rcm.options import RcmOptions
 NAMES = {"a": "anna", "b": "ben", "c": "cleo"}
 
 
-async def wait_until_connected(client: IGroupClient) -> None:
+async def talk(client: IGroupClient) -> list[str]:
     connected: set[str] = set()
+    lines: list[str] = []
     async for item in client:
         if isinstance(item, SiteStatus) and item.state == "connected":
             connected.add(item.site)
-            if len(connected) == len(client.sites) - 1:
-                break
-
-
-async def talk(client: IGroupClient) -> list[str]:
-    for text in (b"hello", b"goodbye"):
-        outcomes = await client.send(Message(text, destinations=client.sites))
-        print(
-            f"{client.address.client} sent {text!r}: {[each.value for each in outcomes.values()]}"
-        )
-    lines: list[str] = []
-    async for item in client:
-        if isinstance(item, Delivery):
+            if len(connected) == len(NAMES) - 1:
+                outcomes = await client.send(Message(b"hello", destinations=client.sites))
+                print(client.address, {site: each.value for site, each in outcomes.items()})
+        elif isinstance(item, Delivery):
             late = " (late)" if item.late else ""
             lines.append(f"{item.source.client}: {item.message.payload.decode()}{late}")
-            if len(lines) == 2 * len(client.sites):
+            if len(lines) == len(NAMES):
                 break
     return lines
 
@@ -52,12 +44,9 @@ async def main(reactor: Any) -> None:
             site.listen()
             site.start()
         clients = [sites[name].open_client(client) for name, client in NAMES.items()]
-        await gatherResults(
-            [Deferred.fromCoroutine(wait_until_connected(each)) for each in clients]
-        )
         heard = await gatherResults([Deferred.fromCoroutine(talk(each)) for each in clients])
         print(*heard[0], sep="\n")
-        print("all sites have the same order:", heard[0] == heard[1] == heard[2])
+        print("all sites have the same order:", heard[0] == heard[1] == heard[2], flush=True)
         await gatherResults([site.stop() for site in sites.values()])
 
 

@@ -38,18 +38,22 @@ def send_addressed(
     first = 0
     for part in split_messages(send.packets):
         held = enumerate(released[first : first + len(part)])
-        copied = [(index, each) for index, each in held if isinstance(each, HeldMessage)]
+        copied = [
+            (index, each, each.copies)
+            for index, each in held
+            if isinstance(each, HeldMessage) and each.copies is not None
+        ]
         # A group of one site has its places, too.
         alike: dict[tuple[int, ...], list[str]] = {} if sites else {(-1,) * len(copied): []}
         for site in sites:
-            alike.setdefault(tuple(each.find_copy(site) for _, each in copied), []).append(site)
+            alike.setdefault(tuple(each.find_copy(site) for _, each, _ in copied), []).append(site)
         for numbers, group in alike.items():
             messages, carried = list(part), []
-            for (index, each), number in zip(copied, numbers, strict=True):
+            for (index, each, copies), number in zip(copied, numbers, strict=True):
                 data = b""
                 if number >= 0:
-                    carried.append(each.copies[number])
-                    data = each.copies[number].payload
+                    carried.append(copies[number])
+                    data = copies[number].payload
                 if data is not each.data:
                     # The site gets the message's place, for other sites' numbers.
                     payload = encode_payload(ChannelMessage(each.channel, data))

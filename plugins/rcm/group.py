@@ -131,7 +131,7 @@ class Group:
         return self._own.send(channel, data, self._instant(now))
 
     def send_copies(
-        self, channel: Channel, data: bytes, copies: Sequence[TransportMessage], now: float
+        self, channel: Channel, data: bytes, copies: Sequence[TransportMessage] | None, now: float
     ) -> list[GroupEffect]:
         """See `OwnMessages.send_copies`."""
         return self._own.send_copies(channel, data, copies, self._instant(now))

@@ -44,12 +44,12 @@ class HeldMessage:
     channel: Channel
     data: bytes
     is_recovered: bool = False
-    copies: Sequence[Message] = ()
-    """Of an own message, each for some of the other sites."""
+    copies: Sequence[Message] | None = None
+    """Of an own message, each for some of the other sites; None: the data is for all."""
 
     def find_copy(self, site: str) -> int:
         """Return the index of the copy for a site, or -1."""
-        for index, each in enumerate(self.copies):
+        for index, each in enumerate(self.copies or ()):
             if site in each.destinations:
                 return index
         return -1

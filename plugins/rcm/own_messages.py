@@ -42,6 +42,8 @@ class OwnMessages:
         """Own messages and payloads by number, behind events that are being committed."""
         self._released = 0
         """Number of the last released message."""
+        self._sends_messages = False
+        """True if some are no events."""
 
     def stamp(self, events: Sequence[CarriedEvent], at: Instant) -> list[bytes]:
         """Return the entries of own events, before their commit."""
@@ -78,42 +80,42 @@ class OwnMessages:
 
     def send(self, channel: Channel, data: bytes, at: Instant) -> list[GroupEffect]:
         """Send a message that is no event to all sites."""
-        return self.send_copies(
-            channel, data, [TransportMessage(data, None, self._conversion.others)], at
-        )
+        return self.send_copies(channel, data, None, at)
 
     def send_copies(
-        self, channel: Channel, data: bytes, copies: Sequence[TransportMessage], at: Instant
+        self, channel: Channel, data: bytes, copies: Sequence[TransportMessage] | None, at: Instant
     ) -> list[GroupEffect]:
         """Send a message that is no event, behind the events that are being committed.
 
-        This site gets the data, and others the copies that are for them, or only the place. It is
-        in no log: sites that lose it are told that it is missing.
+        This site gets the data, and others the copies that are for them, or only the place; all get
+        the data without copies. It is in no log: sites that lose it are told that it is missing.
         """
         ((number, _),) = self._core.stamp(1, at)
+        self._sends_messages = True
         held = HeldMessage(channel, data, copies=copies)
         self._committed[number] = held, encode_payload(ChannelMessage(channel, data))
         return self._release(at)
 
     def _release(self, at: Instant) -> list[GroupEffect]:
         """Send the messages before which none is being committed."""
-        effects: list[GroupEffect] = []
+        payloads: list[bytes] = []
+        released: list[HeldEvent | HeldMessage] = []
         conversion = self._conversion
-        while self._released + 1 in self._committed:
-            payloads: list[bytes] = []
-            released: list[HeldEvent | HeldMessage] = []
-            while len(payloads) < MOST_RELEASED and self._released + 1 in self._committed:
-                self._released += 1
-                held, payload = self._committed.pop(self._released)
-                id = MessageId(self._site, self._incarnation, self._released)
-                conversion.held[id] = held
-                payloads.append(payload)
-                released.append(held)
-                mark = held.event.mark if isinstance(held, HeldEvent) else None
-                self._losses.record_released(self._incarnation, self._released, mark)
-            found = self._core.release(payloads, at)
-            if any(isinstance(held, HeldMessage) for held in released):
-                sends = send_addressed(found.pop(0), released, conversion.others, conversion.codec)
+        while (committed := self._committed.pop(self._released + 1, None)) is not None:
+            self._released += 1
+            held, payload = committed
+            conversion.held[MessageId(self._site, self._incarnation, self._released)] = held
+            payloads.append(payload)
+            released.append(held)
+            mark = held.event.mark if isinstance(held, HeldEvent) else None
+            self._losses.record_released(self._incarnation, self._released, mark)
+        effects: list[GroupEffect] = []
+        for first in range(0, len(payloads), MOST_RELEASED):
+            part = slice(first, first + MOST_RELEASED)
+            found = self._core.release(payloads[part], at)
+            if self._sends_messages:
+                codec, others = conversion.codec, conversion.others
+                sends = send_addressed(found.pop(0), released[part], others, codec)
                 effects += conversion.announce_names(sends)
             effects += conversion.convert(found)
         return effects

@@ -48,6 +48,18 @@ def test_ten_line_examples_work_together(subscriber: str, shared_node: NodeProce
         subscribing.communicate()
 
 
+def test_clients_at_sites_without_nodes_get_one_order() -> None:
+    run = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "group_chat.py")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines()[-1] == "all sites have the same order: True"
+
+
 def test_queries_of_table_1_find_their_flights(shared_node: NodeProcess) -> None:
     published: list[str] = []
 

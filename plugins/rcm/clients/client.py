@@ -86,6 +86,8 @@ class GroupClient:
 
     def put(self, item: Item, size: int = 0) -> bool:
         """Pass an item on. Return False if the queue is full: the item is lost."""
+        if self.is_closed:
+            return True
         if self._receive is not None:
             try:
                 self._receive(item)

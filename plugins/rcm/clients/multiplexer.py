@@ -86,10 +86,9 @@ class Multiplexer:
         self._is_closed = False
 
     def set_sites(self, sites: Iterable[str]) -> None:
-        """Set all sites of the group. Sites that have left get no more messages."""
+        """Set the sites of the group, for messages from now on."""
         self.sites = tuple(sorted(sites))
-        for gone in self.statuses.keys() - {*self.sites}:
-            del self.statuses[gone]
+        self.statuses = {site: each for site, each in self.statuses.items() if site in self.sites}
         for copy in list(self._copies):
             left = [site for site in copy.destinations if site not in self.sites]
             copy.outcomes.update(dict.fromkeys(left, Outcome.ABSENT))

@@ -221,11 +221,13 @@ def test_a_callback_that_raises_closes_its_client_only() -> None:
         raise RuntimeError("of the test")
 
     failing = below.clients.open_client("failing", fail)
+    below.clients.open_client("closing", lambda item: closed.close())
+    closed = below.clients.open_client("closed", fail)
     below.clients.open_client("other", other.append)
     with capturedLogs() as logged:
         below.deliver(b"\x91\x93\xa1x\xc0\xc4\x02hi")
     assert texts(other) == [b"hi"]
-    assert logged
+    assert len(logged) == 1
     with pytest.raises(Closed):
         failing.send(Message(b"", destinations=SITES))
 
