@@ -45,8 +45,8 @@ from broker.transport.multicast.wire import (
 )
 from broker.transport.view import LinkState, View
 
-#: Peer of the link to a group.
-GROUP: Final = "group"
+#: Peer of the link to a group. No site has such a name.
+GROUP: Final = "the group"
 #: Smaller messages go as copies: a reference is hardly shorter.
 LEAST_SHARED: Final = 128
 

@@ -46,3 +46,9 @@ class RcmOverSocketsTests(StackSocketContract, TestCase):
 
 class TestTree(RcmContract, unittest.TestCase):
     options = RcmLinkSettings(fan_out="tree")
+
+
+class TestGroup(RcmContract, unittest.TestCase):
+    """Without a channel to the group: all bodies come as repairs or copies."""
+
+    options = RcmLinkSettings(fan_out="group", group="239.1.2.3:9000", group_interface="lo")

@@ -18,12 +18,12 @@ from broker.transport.multicast.wire import LinkView
 from broker.transport.order import VARIANTS
 from tests.seeds import seeds
 
-BATCH = 10
+BATCH = 5
 #: Seeds within which the checker finds each mutant.
 MOST_SEEDS = 100
 
 
-@pytest.mark.parametrize("first", seeds(1, 100))
+@pytest.mark.parametrize("first", seeds(1, 200))
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("fan_out", ["tree", "group"])
 def test_a_variant_keeps_the_properties_over_a_fan_out(
