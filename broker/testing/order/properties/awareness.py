@@ -38,16 +38,17 @@ def _is_justified(run: Run, status: Status) -> bool:
         begin = status.time - run.settings.entry_patience - 4 * run.settings.patience
         pairs = permutations(run.sites, 2)
         return any(_was_bad(run, pair, begin, status.time) for pair in pairs)
-    delivery = next(
+    deliveries = [
         each
         for each in run.deliveries[status.process]
         if each.time >= status.time and each.id.site == there
-    )
-    sent = run.sent[delivery.id]
+    ]
+    # Messages before it, of the same read, may come from before the connection.
+    read = [run.sent[each.id] for each in deliveries if each.time == deliveries[0].time]
     if run.variant in ("real-time", "hybrid"):
-        if sent.commit > run.settings.delta - run.delay - run.skew:
+        if any(sent.commit > run.settings.delta - run.delay - run.skew for sent in read):
             return True
-    return _was_bad(run, (there, here), sent.time, status.time)
+    return any(_was_bad(run, (there, here), sent.time, status.time) for sent in read)
 
 
 def _was_bad(run: Run, path: tuple[str, ...], begin: float, end: float) -> bool:
