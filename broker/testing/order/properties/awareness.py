@@ -43,12 +43,13 @@ def _is_justified(run: Run, status: Status) -> bool:
         for each in run.deliveries[status.process]
         if each.time >= status.time and each.id.site == there
     ]
-    # Messages before it, of the same read, may come from before the connection.
+    # Messages before it in the same read were sent before the connection.
     read = [run.sent[each.id] for each in deliveries if each.time == deliveries[0].time]
+    sent = max(read, key=lambda each: each.commit)._replace(time=min(each.time for each in read))
     if run.variant in ("real-time", "hybrid"):
-        if any(sent.commit > run.settings.delta - run.delay - run.skew for sent in read):
+        if sent.commit > run.settings.delta - run.delay - run.skew:
             return True
-    return any(_was_bad(run, (there, here), sent.time, status.time) for sent in read)
+    return _was_bad(run, (there, here), sent.time, status.time)
 
 
 def _was_bad(run: Run, path: tuple[str, ...], begin: float, end: float) -> bool:
