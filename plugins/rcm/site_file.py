@@ -25,14 +25,16 @@ class SiteFile:
         self._path = folder / FILE
 
     def read(self, configured: Mapping[str, str]) -> SiteList:
-        """Return the stored list; without one, that of the configuration.
+        """Return the stored list; at the first start store that of the configuration.
 
-        Raises `ConfigurationError` for a damaged file.
+        Raises `ConfigurationError` for a damaged file, `OSError` if it can not be written.
         """
         try:
             data = read_checksummed(self._path)
             if data is None:
-                return SiteList.from_configuration(configured)
+                sites = SiteList.from_configuration(configured)
+                self.write(sites)
+                return sites
             return SiteList.from_records(_decoder.decode(data).records)
         except (ValueError, msgspec.MsgspecError, ProtocolError) as error:
             raise ConfigurationError(
