@@ -70,6 +70,7 @@ class Membership:
         """Own changes that are not delivered."""
         self._is_failing = False
         self.sites = self._wanted = self._file.read(configured)
+        self._file.write(self.sites)
         self.links = SiteLinks(context, self._others())
         if configured.keys() != self.sites.members.keys():
             self.log.warn(
