@@ -23,6 +23,7 @@ class _Stored(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
 class SiteFile:
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
+        self._stored: SiteList | None = None
 
     def read(self, configured: Mapping[str, str]) -> SiteList:
         """Return the stored list; without one, that of the configuration.
@@ -33,7 +34,8 @@ class SiteFile:
             data = read_checksummed(self._path)
             if data is None:
                 return SiteList.from_configuration(configured)
-            return SiteList.from_records(_decoder.decode(data).records)
+            self._stored = SiteList.from_records(_decoder.decode(data).records)
+            return self._stored
         except (ValueError, msgspec.MsgspecError, ProtocolError) as error:
             raise ConfigurationError(
                 f"{self._path} is damaged ({error}). Remove it: then `sites` counts, and the other "
@@ -42,8 +44,11 @@ class SiteFile:
 
     def write(self, sites: SiteList) -> None:
         """Raises `OSError`."""
+        if sites == self._stored:
+            return
         data = _encode(_Stored(_VERSION, sites.records))
         write_checksummed(self._path, data, sync=True)
+        self._stored = sites
 
 
 _decoder = msgspec.msgpack.Decoder(_Stored)

@@ -23,7 +23,9 @@ VARIANTS = ("logical", "sequencer", "real-time", "hybrid")
 FOUR = ("n0", "n1", "n2", "n3")
 
 
-@pytest.mark.parametrize("order", VARIANTS)
+@pytest.mark.parametrize(
+    "order", ["logical", "sequencer", "hybrid", pytest.param("real-time", marks=pytest.mark.soak)]
+)
 def test_sites_join_and_leave_at_one_place(order: str) -> None:
     with deterministic(3), NetworkWorld(3) as world, recorded_deliveries() as delivered:
         group = SiteGroup(world, order, 3)
@@ -302,9 +304,8 @@ def check_schedule(seed: int, order: str) -> None:
             raise AssertionError("\n".join([f"seed {seed}", *disturbance.log])) from error
 
 
-@pytest.mark.parametrize(("order", "seed"), [("hybrid", 1), ("logical", 2)])
-def test_joins_leaves_and_outages_leave_one_list_and_one_transcript(order: str, seed: int) -> None:
-    check_schedule(seed, order)
+def test_joins_leaves_and_outages_leave_one_list_and_one_transcript() -> None:
+    check_schedule(1, "hybrid")
 
 
 @pytest.mark.soak

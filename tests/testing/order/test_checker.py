@@ -87,6 +87,35 @@ def test_a_late_message_of_an_outage_is_no_violation() -> None:
     assert check(built.run) == []
 
 
+def test_sites_that_see_each_other_know_the_same_sites() -> None:
+    built = Built()
+    built.run.members = {site: frozenset(SITES) for site in SITES}
+    assert check(built.run) == []
+    built.run.members["b"] = frozenset("ab")
+    assert properties(built) == {Property.SITES}
+    # Apart from each other they may know others.
+    for pair in permutations(SITES, 2):
+        if "b" in pair:
+            built.tell(39.5, *pair, LinkState.SUSPECTED)
+    assert Property.SITES not in properties(built)
+
+
+def test_a_site_that_joins_is_expected_from_then_on() -> None:
+    built = Built()
+    built.run.statuses = [each for each in built.run.statuses if "d" != each.peer]
+    built.run.sites, built.run.newcomers = (*SITES, "d"), ("d",)
+    assert check(built.run) == []
+    built.run.lives.append((20.0, ("d", 1), True))
+    for site in SITES:
+        built.run.joins["d", site] = built.run.joins[site, "d"] = 20.0
+    found = check(built.run)
+    assert {each.property for each in found} == {Property.AWARENESS}
+    for site in SITES:
+        built.tell(21.0, site, "d", LinkState.CONNECTED)
+        built.tell(21.0, "d", site, LinkState.CONNECTED)
+    assert check(built.run) == []
+
+
 def lose_a_message(built: Built) -> None:
     del built.run.deliveries["c", 1][1]
     del built.run.received["c", 1][built.other]

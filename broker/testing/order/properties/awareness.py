@@ -39,12 +39,14 @@ def _is_justified(run: Run, status: Status) -> bool:
         begin = status.time - run.settings.entry_patience - 4 * run.settings.patience
         pairs = permutations(run.sites, 2)
         return any(_was_bad(run, pair, begin, status.time) for pair in pairs)
-    delivery = next(
+    deliveries = [
         each
         for each in run.deliveries[status.process]
         if each.time >= status.time and each.id.site == there
-    )
-    sent = run.sent[delivery.id]
+    ]
+    # Messages before it in the same read were sent before the connection.
+    read = [run.sent[each.id] for each in deliveries if each.time == deliveries[0].time]
+    sent = max(read, key=lambda each: each.commit)._replace(time=min(each.time for each in read))
     if run.variant in ("real-time", "hybrid"):
         if sent.commit > run.settings.delta - run.delay - run.skew:
             return True

@@ -379,3 +379,20 @@ def test_nothing_is_queued_for_a_site_that_is_away() -> None:
     group.connect()
     group.run(5.0)
     assert state(group, "b", "a")["certificates"] == 49
+
+
+def test_a_site_that_joins_gets_the_certificates_and_compares_its_own() -> None:
+    group = Group()
+    leaves = make_leaves(Random(1), 50)
+    group.deliver("a", leaves)
+    group.run(5.0)
+    newcomer = Group("abc").sites["c"]
+    group.sites["c"] = newcomer
+    group.deliver("c", leaves)
+    for site, other in ("ac", "ca"):
+        group.apply(site, group.sites[site].connect(other, group.now))
+    group.run(AGES)
+    blocks = len({leaf.stamp // 256 for leaf in leaves})
+    for site, other in ("ac", "ca"):
+        found = state(group, site, other)
+        assert (found["certificates"], found["equal"], found["rejected"]) == (blocks, blocks, 0)
