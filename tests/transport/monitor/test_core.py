@@ -74,21 +74,6 @@ def test_an_owner_that_has_no_answer_yet_is_asked_again() -> None:
     assert pair.one.core.status is CONNECTED
 
 
-def test_ends_are_connected_at_the_same_time_after_a_delayed_answer() -> None:
-    owners = Owner("a"), Owner("b")
-    pair = CorePair(owners=owners)
-    # The other end is not ready, so its offers get no answer.
-    owners[0].answers = owners[1].answers = False
-    pair.connect()
-    pair.run(1.3)
-    owners[1].answers = True
-    pair.run(0.06)
-    assert owners[1].calls[-1] == "offer"
-    owners[0].answers = True
-    pair.run(0.1)
-    assert pair.one.core.status is pair.other.core.status is CONNECTED
-
-
 def test_an_owner_that_accepts_no_answer_makes_another_offer() -> None:
     owners = Owner("a"), Owner("b")
     owners[0].accepts = False
