@@ -40,13 +40,14 @@ from plugins.rcm.effects import (
     DeliverBatch,
     EndLink,
     GroupEffect,
-    MoveMessage,
+    MoveMessages,
     PassOn,
     ReportMissing,
     ReportStatus,
     SendCertificates,
     SendData,
     SuspectSite,
+    make_notice,
 )
 from plugins.rcm.entries import Entries, GroupName
 from plugins.rcm.group import Group
@@ -271,8 +272,9 @@ class RcmTransport:
             case DeliverBatch(batch):
                 self._context.deliver(batch)
                 self._observe(lambda each: each.deliver(batch.events, self._now()))
-            case MoveMessage(id, before, stamp):
-                self._observe(lambda each: each.move(id, before, stamp, self._now()))
+            case MoveMessages(moves):
+                self._context.notify(make_notice(self._context.instance, moves))
+                self._observe(lambda each: each.move(moves, self._now()))
             case SuspectSite(site, reason):
                 self._sites.report(site, LinkState.SUSPECTED, reason)
                 self._sites.suspect(site, reason)
