@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from random import Random
 
 import pytest
 
+from broker.cli.chat_room.plain_view import PlainView
 from broker.cli.chat_room.room import Room
 from broker.cli.chat_room.transcript import ChatLine, Insertion, Line, Transcript
 from broker.client.received import ReceivedEvent
@@ -146,5 +148,8 @@ def test_lines_that_move_are_late_at_their_new_places() -> None:
     assert describe(room.transcript.lines) == ["a3", "a4", "a1", "a2"]
     assert first.line.is_late and second.before == first.line
     assert second.after is not None and describe_line(second.after) == "a1"
+    stream = BytesIO()
+    PlainView(room, stream, 10, lambda: NOW, lambda: None).show_notice(second)
+    assert stream.getvalue().startswith(b"moved: late ")
     # A history that contains a line again does not repeat it.
     assert room.add_event(chat_event("a", 3, 30), NOW) is None
