@@ -8,9 +8,8 @@ from typing import TypeAlias
 import attrs
 
 from broker.errors import BrokerError
-from broker.event.site_notice import MOST_MOVES, MovedMessage, MovedMessages
 from broker.streams.contract import FlowBatch
-from broker.transport.order import Move
+from broker.transport.order import MessageId, Stamp
 from broker.transport.view import LinkState
 
 
@@ -37,10 +36,12 @@ class DeliverBatch:
 
 
 @attrs.frozen
-class MoveMessages:
-    """Give delivered messages other places in the order."""
+class MoveMessage:
+    """Give a delivered message another place in the order."""
 
-    moves: list[Move]
+    id: MessageId
+    before: Stamp
+    stamp: Stamp
 
 
 @attrs.frozen
@@ -88,18 +89,5 @@ class SendCertificates:
 
 LinkEffect: TypeAlias = SendData | SuspectSite | EndLink | SendCertificates
 GroupEffect: TypeAlias = (
-    LinkEffect | PassOn | DeliverBatch | MoveMessages | ReportStatus | ReportMissing
+    LinkEffect | PassOn | DeliverBatch | MoveMessage | ReportStatus | ReportMissing
 )
-
-
-def add_move(effects: list[GroupEffect], move: Move) -> None:
-    """Add a move to the effect of the move before it, if it has room."""
-    last = effects[-1] if effects else None
-    if isinstance(last, MoveMessages) and len(last.moves) < MOST_MOVES:
-        last.moves.append(move)
-    else:
-        effects.append(MoveMessages([move]))
-
-
-def make_notice(stack: str, moves: Sequence[Move]) -> MovedMessages:
-    return MovedMessages(stack, tuple(MovedMessage(*each.id, *each.stamp) for each in moves))

@@ -39,11 +39,11 @@ from plugins.rcm.effects import (
     DeliverBatch,
     EndLink,
     GroupEffect,
+    MoveMessage,
     PassOn,
     ReportMissing,
     SendData,
     SuspectSite,
-    add_move,
 )
 from plugins.rcm.entries import Entries, stamp_of
 from plugins.rcm.held_events import HeldEvent, hold_events, join_batches
@@ -335,9 +335,9 @@ class Group:
                     if held is not None:
                         self._entries.deliver(held, message, stamp, late)
                         delivered.append(held)
-                case Move():
+                case Move(id, before, stamp):
                     flush()
-                    add_move(found, effect)
+                    found.append(MoveMessage(id, before, stamp))
                 case Suspect(site, reason):
                     flush()
                     found.append(SuspectSite(site, reason))

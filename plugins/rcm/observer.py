@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from zope.interface import Attribute, Interface
 
 from broker.streams.contract import CarriedEvent
-from broker.transport.order import MessageId, Move, Stamp
+from broker.transport.order import MessageId, Stamp
 from plugins.rcm.effects import GroupEffect
 
 
@@ -28,8 +28,8 @@ class IGroupObserver(Interface):
     def take_back(taken: Sequence[tuple[MessageId, Stamp]], now: float) -> list[GroupEffect]:
         """Handle that delivered events were not logged after all. They come again."""
 
-    def move(moves: Sequence[Move], now: float) -> list[GroupEffect]:
-        """Handle that delivered messages have other places from now on."""
+    def move(id: MessageId, before: Stamp, stamp: Stamp, now: float) -> list[GroupEffect]:
+        """Handle that a delivered message has another place from now on."""
 
     def miss(site: str, incarnation: int, last: int, now: float) -> list[GroupEffect]:
         """Handle that messages of a site up to this number will not come."""

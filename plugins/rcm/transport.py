@@ -40,19 +40,19 @@ from plugins.rcm.effects import (
     DeliverBatch,
     EndLink,
     GroupEffect,
-    MoveMessages,
+    MoveMessage,
     PassOn,
     ReportMissing,
     ReportStatus,
     SendCertificates,
     SendData,
     SuspectSite,
-    make_notice,
 )
 from plugins.rcm.entries import Entries, GroupName
 from plugins.rcm.group import Group
 from plugins.rcm.handshake import VERSION, Terms
 from plugins.rcm.link_owner import LinkOwner
+from plugins.rcm.move_notices import MoveNotices
 from plugins.rcm.observer import IGroupObserver, is_marked
 from plugins.rcm.options import RcmOptions
 from plugins.rcm.site_links import SiteLinks
@@ -80,6 +80,7 @@ class RcmTransport:
         """Own events that came before the end of the log was read."""
         self.missing = 0
         """Messages of other sites that will not come."""
+        self._moves = MoveNotices(context.instance, context.clock, context.notify)
         self._bounds = ClockBounds(self._sites.clock_of)
         self._certificates: SiteCertificates | None = None
         self._observers: list[IGroupObserver] = []
@@ -272,9 +273,9 @@ class RcmTransport:
             case DeliverBatch(batch):
                 self._context.deliver(batch)
                 self._observe(lambda each: each.deliver(batch.events, self._now()))
-            case MoveMessages(moves):
-                self._context.notify(make_notice(self._context.instance, moves))
-                self._observe(lambda each: each.move(moves, self._now()))
+            case MoveMessage(id, before, stamp):
+                self._moves.add_move(id, stamp)
+                self._observe(lambda each: each.move(id, before, stamp, self._now()))
             case SuspectSite(site, reason):
                 self._sites.report(site, LinkState.SUSPECTED, reason)
                 self._sites.suspect(site, reason)

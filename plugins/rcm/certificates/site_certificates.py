@@ -19,7 +19,7 @@ from broker.order_certificates.proof import (
 )
 from broker.order_certificates.signing_key import PinnedKey
 from broker.streams.contract import CarriedEvent
-from broker.transport.order import MessageId, Move, Stamp
+from broker.transport.order import MessageId, Stamp
 from plugins.rcm.certificates.block import Block
 from plugins.rcm.certificates.block_builder import BlockBuilder
 from plugins.rcm.certificates.exchange import CertificateExchange, describe_peer
@@ -91,10 +91,9 @@ class SiteCertificates:
             self._builder.remove_event((*stamp, *id), now)
         return []
 
-    def move(self, moves: Sequence[Move], now: float) -> list[GroupEffect]:
-        """Move events to other blocks, or within their blocks."""
-        for each in moves:
-            self._builder.move_event((*each.before, *each.id), (*each.stamp, *each.id), now)
+    def move(self, id: MessageId, before: Stamp, stamp: Stamp, now: float) -> list[GroupEffect]:
+        """Move an event to another block, or within its block."""
+        self._builder.move_event((*before, *id), (*stamp, *id), now)
         return []
 
     def miss(self, site: str, incarnation: int, last: int, now: float) -> list[GroupEffect]:
