@@ -13,7 +13,7 @@ from broker.cli.terminal import json_line, one_line, printable
 from broker.client.merged import MergedEvent
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.event.merging.held_event import MissingNumbers
-from broker.event.site_notice import SiteNotice, SiteStatus
+from broker.event.site_notice import MissingMessages, MovedMessages, SiteNotice, SiteStatus
 
 Form = Callable[[ReceivedEvent], bytes]
 
@@ -112,6 +112,12 @@ def missing_as_json(missing: MissingNumbers) -> bytes:
 
 
 def notice_as_text(notice: SiteNotice) -> str:
+    if isinstance(notice, MovedMessages):
+        places = (
+            f"{each.number} of {each.site}/{each.incarnation} to {each.stamp} {each.tie}"
+            for each in notice.moves
+        )
+        return f"moved: of {notice.stack}, {', '.join(places)}"
     reason = f": {notice.reason}" if notice.reason else ""
     if isinstance(notice, SiteStatus):
         until = "" if notice.until is None else f", until {clock_time(notice.until)}"
@@ -124,8 +130,11 @@ def notice_as_text(notice: SiteNotice) -> str:
     return f"missing: {which} of {site} of {notice.stack} do not come{reason}"
 
 
+_NOTICE_KEYS: Final = {SiteStatus: "status", MissingMessages: "missing", MovedMessages: "moved"}
+
+
 def notice_as_json(notice: SiteNotice) -> bytes:
-    key = "status" if isinstance(notice, SiteStatus) else "missing"
+    key = _NOTICE_KEYS[type(notice)]
     return (json_line({key: attrs.asdict(notice)}) + "\n").encode()
 
 

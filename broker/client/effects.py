@@ -10,7 +10,7 @@ import attrs
 from broker.client.received import FlowStarted, Gap, Receipt, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError
 from broker.event.place import Position
-from broker.event.site_notice import MissingMessages, SiteStatus
+from broker.event.site_notice import MissingMessages, MovedMessages, SiteStatus
 from broker.wire.codec import WireTimes
 
 
@@ -75,6 +75,7 @@ Item: TypeAlias = (
     | TypeChanged
     | SiteStatus
     | MissingMessages
+    | MovedMessages
     | SubscriptionEnded
 )
 

@@ -18,7 +18,7 @@ from broker.client.loop import Loop, Promise
 from broker.client.received import FlowStarted, Gap, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError, Closed
 from broker.event.place import Position
-from broker.event.site_notice import MissingMessages, SiteNotice, SiteStatus
+from broker.event.site_notice import MissingMessages, MovedMessages, SiteNotice, SiteStatus
 
 _Report: TypeAlias = PositionMoved | Gap | TypeChanged | SiteNotice
 _log = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ class Subscription:
         if isinstance(item, TypeChanged):
             self._report_change(item)
             return
-        if isinstance(item, SiteStatus | MissingMessages):
+        if isinstance(item, SiteStatus | MissingMessages | MovedMessages):
             self._report_notice(item)
             return
         self.gaps.append(item)

@@ -27,7 +27,7 @@ from broker.client.subscription_request import SubscriptionRequest
 from broker.errors import from_wire
 from broker.event.envelope import Liveness
 from broker.event.place import Mark, Place, Position
-from broker.event.site_notice import MissingMessages
+from broker.event.site_notice import MissingMessages, MovedMessages
 from broker.wire import messages
 from broker.wire.codec import WireTimes
 from broker.wire.messages import Ended, Flowing, Subscribe, Subscribed
@@ -134,10 +134,11 @@ class SubscriptionState:
         return [*self._release_held(), PositionMoved(self._last_n_cut)]
 
     def drop_held(self) -> list[EventBatch]:
-        """Return the dropped batches to free their credit. Missing messages are not sent again,
-        and stay."""
+        """Return the dropped batches to free their credit. Missing and moved messages are not sent
+        again, and stay."""
         dropped = [item for item, _ in self._take_held()]
-        self._held = [(item, {}) for item in dropped if isinstance(item, MissingMessages)]
+        kept = MissingMessages | MovedMessages
+        self._held = [(item, {}) for item in dropped if isinstance(item, kept)]
         self._held_bytes = len(self._held) * _ITEM_BYTES
         return [item for item in dropped if isinstance(item, EventBatch)]
 

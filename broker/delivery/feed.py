@@ -50,8 +50,10 @@ class WaitingNotice:
     notice: SiteNotice
 
     @property
-    def is_status(self) -> bool:
-        return isinstance(self.notice, SiteStatus)
+    def site(self) -> tuple[str, str] | None:
+        """Stack and site of a status; None for another notice."""
+        notice = self.notice
+        return (notice.stack, notice.site) if isinstance(notice, SiteStatus) else None
 
     def join(self, later: WaitingNotice) -> WaitingNotice | None:
         """Return one notice for two neighbouring ranges of missing messages; None for others."""

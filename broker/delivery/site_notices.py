@@ -53,7 +53,7 @@ class SessionSiteNotices:
             return
         waiting = WaitingNotice(serial, notice)
         for feed in list(self._feeds.values()):
-            if feed.overlaps(patterns) and (feed.knows_statuses or not waiting.is_status):
+            if feed.overlaps(patterns) and (feed.knows_statuses or waiting.site is None):
                 self._add_notice(feed, waiting)
         self.send_due()
 
@@ -108,10 +108,10 @@ def events_before_notice(feed: Feed, events: list[LoggedEvent]) -> list[LoggedEv
 
 
 def _shorten(notices: Sequence[WaitingNotice]) -> list[WaitingNotice]:
-    newest = {(each.notice.stack, each.notice.site): each for each in notices if each.is_status}
+    newest = {each.site: each for each in notices if each.site is not None}
     left: list[WaitingNotice] = []
     for each in notices:
-        if each.is_status and newest[each.notice.stack, each.notice.site] is not each:
+        if each.site is not None and newest[each.site] is not each:
             continue
         joined = left[-1].join(each) if left else None
         if joined is None:

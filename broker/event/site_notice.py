@@ -1,8 +1,8 @@
-"""Notices of a stream transport to subscriptions: statuses of sites, and missing messages."""
+"""Notices of a stream transport to subscriptions: statuses of sites, missing and moved messages."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -35,4 +35,29 @@ class MissingMessages:
     reason: str
 
 
-SiteNotice: TypeAlias = SiteStatus | MissingMessages
+@attrs.frozen
+class MovedMessage:
+    """A delivered message, and its stamp from now on."""
+
+    site: str
+    incarnation: int
+    number: int
+    stamp: int
+    tie: str
+    """Name that orders equal stamps."""
+
+
+@attrs.frozen
+class MovedMessages:
+    """Delivered messages that have other places than in their entries: two sequencers had numbered
+    them (`broker.transport.order.Move`)."""
+
+    stack: str
+    moves: tuple[MovedMessage, ...]
+    """At most `MOST_MOVES`."""
+
+
+#: Of one notice.
+MOST_MOVES: Final = 1_000
+
+SiteNotice: TypeAlias = SiteStatus | MissingMessages | MovedMessages

@@ -9,7 +9,7 @@ import attrs
 from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
 
-from broker.event.site_notice import MissingMessages, SiteStatus
+from broker.event.site_notice import SiteNotice
 from broker.streams.contract import IStreamTransport
 from broker.transport.message import Message, Outcome, Peer
 from broker.transport.order import MessageId, Place, Stamp
@@ -54,7 +54,7 @@ class LostItems:
 
 
 #: One sequence for a client: what comes in it (R26).
-Item: TypeAlias = Delivery | SiteStatus | MissingMessages | LostItems
+Item: TypeAlias = Delivery | SiteNotice | LostItems
 Receive: TypeAlias = Callable[[Item], object]
 
 

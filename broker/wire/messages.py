@@ -17,7 +17,7 @@ from broker.wire.codec import (
     WirePosition,
     WireTimes,
 )
-from broker.wire.site_notice import MessagesMissing, StatusChanged
+from broker.wire.site_notice import MessagesMissing, MessagesMoved, StatusChanged
 
 #: Version 2 adds stream times, version 3 queue policies, version 4 order entries
 #: and notices about sites.
@@ -291,7 +291,7 @@ DELIVER = 0x28
 CODEC: Final = Codec[Message](
     *(Hello, Welcome, Refuse, Goodbye, Published, NotPublished, Subscribe, Subscribed, Flowing),
     *(Unsubscribe, Ended, Acknowledge, Progress, Gap, Credit, TypeChanged, Ask, Answer),
-    *(StatusChanged, MessagesMissing),
+    *(StatusChanged, MessagesMissing, MessagesMoved),
 )
 _encode = CODEC.encode
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
 
 import attrs
 import msgspec
 
-from broker.event.site_notice import MissingMessages, SiteNotice, SiteStatus
+from broker.event.site_notice import (
+    MOST_MOVES,
+    MissingMessages,
+    MovedMessage,
+    MovedMessages,
+    SiteNotice,
+    SiteStatus,
+)
 from broker.wire.codec import Count, Message, Offset, Schema
 
 #: Characters of a reason.
 MAX_REASON = 500
 
 _Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+_Stamp: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Reason: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_REASON)]
 
 
@@ -48,26 +57,50 @@ class MessagesMissing(Message, frozen=True):
     reason: _Reason
 
 
-NoticeMessage: TypeAlias = StatusChanged | MessagesMissing
+class MessagesMoved(Message, frozen=True):
+    """Node: delivered messages that have other stamps now, for a client of version 4."""
+
+    kind = 0x2D
+
+    number: Count
+    stack: _Name
+    moves: Annotated[
+        tuple[tuple[_Name, Offset, Offset, _Stamp, _Name], ...],
+        msgspec.Meta(max_length=MOST_MOVES),
+    ]
+    """Site, incarnation and number of a message; stamp, and the name that orders equal ones."""
 
 
+NoticeMessage: TypeAlias = StatusChanged | MessagesMissing | MessagesMoved
+
+_MESSAGES: Mapping[type[SiteNotice], type[NoticeMessage]] = {
+    SiteStatus: StatusChanged,
+    MissingMessages: MessagesMissing,
+    MovedMessages: MessagesMoved,
+}
+_NOTICES = {message: notice for notice, message in _MESSAGES.items()}
 _SCHEMAS = {
-    kind: Schema[NoticeMessage](message, "notice")
-    for kind, message in ((SiteStatus, StatusChanged), (MissingMessages, MessagesMissing))
+    notice: Schema[NoticeMessage](message, "notice") for notice, message in _MESSAGES.items()
 }
 
 
 def check_notice(notice: SiteNotice) -> None:
     """Raises `ProtocolError` for values that a message can not have."""
-    _SCHEMAS[type(notice)].convert((0, *attrs.astuple(notice)))
+    _SCHEMAS[type(notice)].convert((0, *_fields_of(notice)))
 
 
 def notice_to_message(number: int, notice: SiteNotice) -> NoticeMessage:
-    kind = StatusChanged if isinstance(notice, SiteStatus) else MessagesMissing
-    return kind(number, *attrs.astuple(notice))
+    return _MESSAGES[type(notice)](number, *_fields_of(notice))
 
 
 def notice_from_message(message: NoticeMessage) -> SiteNotice:
     _, *fields = msgspec.structs.astuple(message)
-    kind = SiteStatus if isinstance(message, StatusChanged) else MissingMessages
-    return kind(*fields)
+    if isinstance(message, MessagesMoved):
+        return MovedMessages(message.stack, tuple(MovedMessage(*row) for row in message.moves))
+    return _NOTICES[type(message)](*fields)
+
+
+def _fields_of(notice: SiteNotice) -> tuple[Any, ...]:
+    if isinstance(notice, MovedMessages):
+        return notice.stack, tuple(attrs.astuple(each) for each in notice.moves)
+    return attrs.astuple(notice)

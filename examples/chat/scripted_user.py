@@ -13,13 +13,13 @@ from typing import Final
 
 from broker.cli.chat_room.chat_session import ChatSession
 from broker.cli.chat_room.message import MAX_TEXT
-from broker.cli.chat_room.room import Room
+from broker.cli.chat_room.room import Room, RoomNotice
 from broker.cli.chat_room.transcript import ChatLine, Insertion
 from broker.client.asyncio_face import connect
 from broker.client.received import ALL, Receipt
 from broker.event.event_id import EventId
 from broker.event.order_entry import MessageId
-from broker.event.site_notice import MissingMessages, SiteNotice, SiteStatus
+from broker.event.site_notice import MissingMessages, SiteStatus
 from examples.chat.sites import START
 
 ROOM: Final = "ops"
@@ -53,10 +53,10 @@ class Screen:
     def show_line(self, insertion: Insertion) -> None:
         self._count_line(insertion)
 
-    def show_notice(self, notice: SiteNotice) -> None:
+    def show_notice(self, notice: RoomNotice) -> None:
         if isinstance(notice, SiteStatus):
             self.statuses.append((time.monotonic(), notice))
-        else:
+        elif isinstance(notice, MissingMessages):
             self.missing.append(notice)
 
     def show_note(self, text: str) -> None:

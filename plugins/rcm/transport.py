@@ -60,6 +60,7 @@ from plugins.rcm.group import Group
 from plugins.rcm.handshake import VERSION, Terms
 from plugins.rcm.link_owner import LinkOwner
 from plugins.rcm.membership import Membership
+from plugins.rcm.move_notices import MoveNotices
 from plugins.rcm.observer import GroupObserver, is_marked
 from plugins.rcm.options import TIMED, RcmOptions
 from plugins.rcm.payload import Channel
@@ -97,6 +98,7 @@ class RcmTransport:
         self._early_copies: list[tuple[bytes, Sequence[Message]]] = []
         self.missing = 0
         """Messages of other sites that will not come."""
+        self._moves = MoveNotices(context.instance, context.clock, self._notify)
         self._bounds = ClockBounds(lambda site: self._sites.clock_of(site))
         self._certificates: SiteCertificates | None = None
         self._observers: list[GroupObserver] = []
@@ -351,6 +353,7 @@ class RcmTransport:
                 self._observe(lambda each: each.deliver(batch.events, self._now()))
                 self._context.deliver(batch)
             case MoveMessage(id, before, stamp):
+                self._moves.add_move(id, stamp)
                 self._observe(lambda each: each.move(id, before, stamp, self._now()))
             case SuspectSite(site, reason):
                 self._sites.report(site, LinkState.SUSPECTED, reason)

@@ -10,7 +10,7 @@ import pytest
 from broker.client.merged import Merging
 from broker.client.received import ALL, since_time
 from broker.errors import BadQuery, GaveUp
-from broker.event.site_notice import MissingMessages, SiteStatus
+from broker.event.site_notice import MissingMessages, MovedMessage, MovedMessages, SiteStatus
 from tests.cli.fake_node import FakeNode, change, gap, received, run
 
 
@@ -173,16 +173,19 @@ def test_notices_about_sites_are_printed_in_order() -> None:
     lost = MissingMessages("ops", "c", 7, 3, 5, "no log has them")
     status = SiteStatus("ops", "c", "suspected", "silent", 1_700_000_000_000, 1_700_000_060_000)
     connected = attrs.evolve(status, state="connected", reason="", until=None)
+    moved = MovedMessages(
+        "ops", (MovedMessage("c", 7, 2, 2**40, "a"), MovedMessage("b", 1, 1, 5, "b"))
+    )
     node = FakeNode(
         stored=[
             *(received(1), status, connected, received(2), lost),
-            *(attrs.evolve(lost, last=3, reason=""), received(3)),
+            *(attrs.evolve(lost, last=3, reason=""), moved, received(3)),
         ]
     )
     result = run(node, "sub", "--count", "3")
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line.get("place") for line in lines] == [
-        *("origin:1:1", None, None, "origin:1:2", None, None, "origin:1:3"),
+        *("origin:1:1", None, None, "origin:1:2", None, None, None, "origin:1:3"),
     ]
     assert lines[1] == {
         "status": {
@@ -204,11 +207,13 @@ def test_notices_about_sites_are_printed_in_order() -> None:
             "reason": "no log has them",
         }
     }
+    assert lines[6]["moved"] == json.loads(json.dumps(attrs.asdict(moved)))
     assert result.stderr.splitlines() == [
         "site: c of ops suspected 2023-11-14T22:13:20.000Z, until 2023-11-14T22:14:20.000Z: silent",
         "site: c of ops connected 2023-11-14T22:13:20.000Z",
         "missing: 3 to 5 of c/7 of ops do not come: no log has them",
         "missing: 3 of c/7 of ops do not come",
+        "moved: of ops, 2 of c/7 to 1099511627776 a, 1 of b/1 to 5 b",
         "3 events",
     ]
     assert len(run(node, "sub", "--count", "3", "--payload").stdout.splitlines()) == 3

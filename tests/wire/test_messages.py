@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import BadQuery, ProtocolError, VersionMismatch
-from broker.event.site_notice import MissingMessages, SiteNotice, SiteStatus
+from broker.event.site_notice import (
+    MissingMessages,
+    MovedMessage,
+    MovedMessages,
+    SiteNotice,
+    SiteStatus,
+)
 from broker.wire import messages
 from broker.wire.codec import Message
 from broker.wire.messages import (
@@ -27,6 +33,7 @@ from broker.wire.messages import (
 )
 from broker.wire.site_notice import (
     MessagesMissing,
+    MessagesMoved,
     NoticeMessage,
     StatusChanged,
     notice_from_message,
@@ -64,6 +71,7 @@ EXAMPLES: list[Message] = [
     StatusChanged(1, "ops", "c", "suspected", "silent", 1_700_000_000_000, 1_700_000_060_000),
     StatusChanged(1, "ops", "c", "connected", "", 0, None),
     MessagesMissing(2, "ops", "c", 7, 300, 312, "no log has them"),
+    MessagesMoved(2, "ops", (("c", 7, 300, 2**40, "a"), ("b", 1, 1, -5, "b"))),
     messages.Credit(1 << 40),
     messages.Ask(1, "explain", {"query": "//a"}, b"<event/>"),
     Answer(1, messages.NO_ERROR, {"deep": [1, {"er": None}]}),
@@ -115,6 +123,12 @@ def test_a_message_with_a_changed_byte_raises_nothing_else(
         (
             MissingMessages("ops", "c", 7, 300, 312, "lost"),
             "2c9701a36f7073a16307cd012ccd0138a46c6f7374",
+        ),
+        (
+            MovedMessages(
+                "ops", (MovedMessage("c", 7, 300, 2**40, "a"), MovedMessage("b", 1, 1, 5, "b"))
+            ),
+            "2d9301a36f70739295a16307cd012ccf0000010000000000a16195a162010105a162",
         ),
     ],
 )

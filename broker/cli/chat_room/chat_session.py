@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable
 from typing import Final, Protocol
 
 from broker.cli.chat_room.message import CHAT, ChatMessage, Presence, stream_of, write_chat
-from broker.cli.chat_room.room import PRESENCE_PERIOD, Room
+from broker.cli.chat_room.room import PRESENCE_PERIOD, Room, RoomNotice
 from broker.cli.chat_room.transcript import Insertion
 from broker.client.client import Client
 from broker.client.received import Receipt, Start
@@ -29,7 +29,7 @@ class ChatView(Protocol):
 
     def show_history(self) -> None: ...
     def show_line(self, insertion: Insertion) -> None: ...
-    def show_notice(self, notice: SiteNotice) -> None: ...
+    def show_notice(self, notice: RoomNotice) -> None: ...
     def show_note(self, text: str) -> None: ...
 
 

@@ -15,9 +15,9 @@ from typing import Final
 
 from broker.cli.chat_room.chat_session import now_ms
 from broker.cli.chat_room.line_editor import Key, LineEditor
+from broker.cli.chat_room.room import RoomNotice
 from broker.cli.chat_room.screen import OpenRoom, Screen
 from broker.cli.chat_room.transcript import Insertion
-from broker.event.site_notice import SiteNotice
 
 #: Seconds between two drawings.
 _PERIOD: Final = 0.05
@@ -133,7 +133,7 @@ class RoomView:
             self._room.unread += 1
         self._full_screen.draw_soon()
 
-    def show_notice(self, notice: SiteNotice) -> None:
+    def show_notice(self, notice: RoomNotice) -> None:
         self._full_screen.draw_soon()
 
     def show_note(self, text: str) -> None:

@@ -14,10 +14,10 @@ from broker.cli.chat_room.line_format import (
     placed_missing_as_text,
     status_as_text,
 )
-from broker.cli.chat_room.room import Room
+from broker.cli.chat_room.room import Room, RoomNotice
 from broker.cli.chat_room.transcript import Insertion
 from broker.cli.terminal import print_note
-from broker.event.site_notice import SiteNotice, SiteStatus
+from broker.event.site_notice import SiteStatus
 
 
 class PlainView:
@@ -52,9 +52,11 @@ class PlainView:
         else:
             self._print(line_as_text(line))
 
-    def show_notice(self, notice: SiteNotice) -> None:
+    def show_notice(self, notice: RoomNotice) -> None:
         if isinstance(notice, SiteStatus):
             self._print(status_as_text(notice))
+        elif isinstance(notice, Insertion):
+            self._print(f"moved: {late_as_text(notice.line, notice.before, notice.after)}")
         else:
             neighbours = self._room.transcript.neighbours_of(notice)
             self._print(placed_missing_as_text(notice, *neighbours))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -10,7 +10,7 @@ from broker.cli.chat_room.message import Presence, read_chat
 from broker.cli.chat_room.transcript import MOST_LINES, Insertion, Transcript
 from broker.client.received import ReceivedEvent
 from broker.event.event_id import EventId
-from broker.event.site_notice import MissingMessages, SiteNotice, SiteStatus
+from broker.event.site_notice import MissingMessages, MovedMessages, SiteNotice, SiteStatus
 
 #: Beyond it the ones unseen for longest go.
 MOST_MEMBERS: Final = 1_000
@@ -33,6 +33,10 @@ class Member:
     seen: int
     """Time of its newest message, in ms since 1970."""
     has_left: bool = False
+
+
+#: It changes what a room shows.
+RoomNotice: TypeAlias = SiteStatus | MissingMessages | Insertion
 
 
 class Room:
@@ -58,8 +62,10 @@ class Room:
             return None
         return self.transcript.add_message(event, message)
 
-    def add_notice(self, notice: SiteNotice) -> list[SiteNotice]:
-        """Return the notice, or its parts that are new."""
+    def add_notice(self, notice: SiteNotice) -> list[RoomNotice]:
+        """Return the notice, or its parts that are new, or the lines that it moves."""
+        if isinstance(notice, MovedMessages):
+            return list(self.transcript.move_messages(notice))
         if isinstance(notice, MissingMessages):
             return list(self.transcript.add_missing(notice))
         key = notice.stack, notice.site

@@ -16,7 +16,7 @@ from broker.cli.chat_room.message import ChatMessage
 from broker.client.received import ReceivedEvent
 from broker.event.event_id import EventId
 from broker.event.order_entry import OrderEntry
-from broker.event.site_notice import MissingMessages
+from broker.event.site_notice import MissingMessages, MovedMessages
 
 #: The oldest lines go.
 MOST_LINES: Final = 1_000
@@ -75,15 +75,37 @@ class Transcript:
         if event.event_id in self._known:
             self.repeated += 1
             return None
-        line = ChatLine(message, event.event_id, event.order, self._key_of(event))
+        key = self._key_of(event.event_id, event.order)
+        line = ChatLine(message, event.event_id, event.order, key)
+        insertion = self._insert(line)
+        if line.order is not None:
+            self._missing = list(_without(self._missing, [line.order]))
+        self._drop_oldest()
+        return insertion
+
+    def move_messages(self, notice: MovedMessages) -> list[Insertion]:
+        """Give lines their new places, and return them as late ones."""
+        moves = {(each.site, each.incarnation, each.number): each for each in notice.moves}
+        found = [
+            (line, line.order, move)
+            for line in self._lines
+            if line.order is not None and line.order.stack == notice.stack
+            if (move := moves.get(line.order.id)) is not None
+        ]
+        insertions = []
+        for line, order, move in found:
+            del self._lines[bisect_left(self._lines, line.key, key=_key)]
+            moved = attrs.evolve(order, stamp=move.stamp, tie=move.tie, is_late=True)
+            key = self._key_of(line.event_id, moved)
+            insertions.append(self._insert(attrs.evolve(line, order=moved, key=key)))
+        return insertions
+
+    def _insert(self, line: ChatLine) -> Insertion:
         index = bisect_left(self._lines, line.key, key=_key)
         before = self._lines[index - 1] if index else None
         after = self._lines[index] if index < len(self._lines) else None
         self._lines.insert(index, line)
         self._known[line.event_id] = line
-        if line.order is not None:
-            self._missing = list(_without(self._missing, [line.order]))
-        self._drop_oldest()
         return Insertion(line, before, after)
 
     def add_missing(self, notice: MissingMessages) -> list[MissingMessages]:
@@ -138,8 +160,7 @@ class Transcript:
             return last
         return len(self._lines) - 1 if first is None else first - 1
 
-    def _key_of(self, event: ReceivedEvent) -> _Key:
-        id, order = event.event_id, event.order
+    def _key_of(self, id: EventId, order: OrderEntry | None) -> _Key:
         tail = id.client_id, id.incarnation, id.sequence_number
         if order is None:
             return (id.timestamp, "", 0, 0, *tail)

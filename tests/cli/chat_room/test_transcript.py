@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from random import Random
 
 import pytest
 
+from broker.cli.chat_room.plain_view import PlainView
 from broker.cli.chat_room.room import Room
-from broker.cli.chat_room.transcript import ChatLine, Line, Transcript
+from broker.cli.chat_room.transcript import ChatLine, Insertion, Line, Transcript
 from broker.client.received import ReceivedEvent
-from broker.event.site_notice import MissingMessages, SiteNotice
+from broker.event.site_notice import MissingMessages, MovedMessage, MovedMessages, SiteNotice
 from tests.cli.chat_room.events import NOON, chat_event
 from tests.seeds import seeds
 
@@ -133,3 +135,21 @@ def test_bounds_hold() -> None:
         room.add_notice(missing("b", 2 * number, 2 * number))
     assert len(transcript.messages) == 10 and transcript.dropped == 29
     assert len(transcript.missing) == 4
+
+
+def test_lines_that_move_are_late_at_their_new_places() -> None:
+    room = Room()
+    for number, stamp in ((1, 10), (2, 20), (3, 30), (4, 40)):
+        room.add_event(chat_event("a", number, stamp), NOW)
+    moves = MovedMessage("a", 1, 3, 5, "b"), MovedMessage("a", 1, 4, 6, "b")
+    assert room.add_notice(MovedMessages("other", moves)) == []
+    first, second = room.add_notice(MovedMessages("ops", (*moves, MovedMessage("c", 1, 9, 1, "c"))))
+    assert isinstance(first, Insertion) and isinstance(second, Insertion)
+    assert describe(room.transcript.lines) == ["a3", "a4", "a1", "a2"]
+    assert first.line.is_late and second.before == first.line
+    assert second.after is not None and describe_line(second.after) == "a1"
+    stream = BytesIO()
+    PlainView(room, stream, 10, lambda: NOW, lambda: None).show_notice(second)
+    assert stream.getvalue().startswith(b"moved: late ")
+    # A history that contains a line again does not repeat it.
+    assert room.add_event(chat_event("a", 3, 30), NOW) is None

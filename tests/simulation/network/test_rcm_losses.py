@@ -127,8 +127,11 @@ def test_messages_that_their_origin_removed_come_from_others_or_are_missing(hold
         else:
             assert found == list(range(1, 63)) and missing == []
         told = notices_at(network, "n2")
-        of_site = [each for each in told if each.site == "n0"]
-        states = [each.state if isinstance(each, SiteStatus) else "missing" for each in of_site]
+        states = [
+            each.state if isinstance(each, SiteStatus) else "missing"
+            for each in told
+            if isinstance(each, SiteStatus | MissingMessages) and each.site == "n0"
+        ]
         assert states == [
             *("connected", "suspected", "disconnected"),
             *["missing"] * len(missing),

@@ -136,7 +136,6 @@ class SequencerCore(NumberedCore):
                 if epoch == self._promised and site == self._leader:
                     self._check_places(site, places)
                     self._epoch, self._next, self._depth = epoch, 0, 0
-                    self._is_contradicted = False
                     return self._adopt_places(places, known, at)
             case Request(headers):
                 return self._answer_request(site, headers)
@@ -229,7 +228,7 @@ class SequencerCore(NumberedCore):
         known = max(self._promised.counter, self._reached)
         if epoch <= self._promised or epoch.counter <= self._reached:
             return Refusal(epoch, known)
-        self._promised, self._epoch = epoch, None
+        self._promised, self._epoch, self._is_contradicted = epoch, None, False
         self._sent_numbers.clear()
         self._followed_since = at.now  # the sequencer is at work
         self._drop_entries(at)
@@ -276,6 +275,7 @@ class SequencerCore(NumberedCore):
     def _begin_epoch(self, takeover: PendingTakeover, at: Instant) -> list[OrderEffect]:
         delivery = self._delivery
         self._takeover, self._epoch, self._next = None, takeover.epoch, 0
+        self._is_contradicted = False
         self._members = frozenset(takeover.answers)
         if not takeover.awaited:
             self._late_answers = 0
@@ -363,6 +363,8 @@ class SequencerCore(NumberedCore):
                 effects += self._number_messages(at)
         effects += self._deliver_entries(at)
         effects += self._leave_passed_epoch()
+        if self._leader == self.site and self._epoch is None and self._takeover is None:
+            return effects + self._advance(at)
         self._plan_requests(at)
         return effects
 

@@ -121,21 +121,23 @@ class Delivery:
         if id[:2] not in self._messages:
             self.count_delivered(id)
 
-    def take_messages(self, id: MessageId, stamp: Stamp) -> Iterator[tuple[Message, Stamp]]:
+    def take_messages(self, id: MessageId, stamp: Stamp) -> Iterator[tuple[Message, Stamp, bool]]:
         """Yield a message, and before it earlier ones of its sender (R15).
 
-        Without a lower place they get the stamp of the message itself.
+        Without a lower place they get the stamp of the message itself. The last value is True if it
+        is below a known number.
         """
         messages = self._messages[id[:2]]
         while messages and (number := next(iter(messages))) <= id.number:
             message, _ = messages.pop(number)
-            place = min(stamp, self._number_of(message.id) or stamp)
+            known = self._number_of(message.id) or stamp
+            place = min(stamp, known)
             self.count_delivered(message.id)
             self.unnumbered.pop(message.id, None)
             self.places.add_place(header_of(message), place)
             if place == stamp and number != id.number:
                 self.places.mark_uncovered(message.id)
-            yield message, place
+            yield message, place, place < known
         if not messages:
             del self._messages[id[:2]]
 

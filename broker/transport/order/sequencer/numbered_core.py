@@ -46,7 +46,7 @@ class NumberedCore(OrderCore):
         self._stuck_until: float | None = None  # the first entry waits for its message
         # Messages of connected sites for which this site has waited in vain.
         self._overdue: set[MessageId] = set()
-        # The sequencer has numbered messages that have lower places here, one of them just now.
+        # Messages with lower places here than other sites know; the sequencer must learn one.
         self._contradicted: set[MessageId] = set()
         self._is_contradicted = False
 
@@ -155,9 +155,9 @@ class NumberedCore(OrderCore):
         is_covered = coverage_of(table.known)
         for stamp, header in places:
             place = table.place_of(header.id)
-            if place is None or stamp < place:
-                if is_covered(stamp):
-                    table.mark_uncovered(header.id)
+            if (place is None or stamp < place) and is_covered(stamp):
+                table.mark_uncovered(header.id)
+            if stamp != place:
                 effects += self._add_place(stamp, header, at, {})
         self._delivery.add_known(known)
         return effects
@@ -172,13 +172,17 @@ class NumberedCore(OrderCore):
             self._delivery.add_entry(stamp, header, at.now, known)
             return []
         if place < stamp:
-            if id not in self._contradicted:
-                self._contradicted.add(id)
-                self._is_contradicted = True
-                table.mark_uncovered(id)
-                drop_beyond(self._contradicted, self._settings.history)
+            self._contradict(id)
             return []
         return self._move(place, stamp, header)
+
+    def _contradict(self, id: MessageId) -> None:
+        """Let other sites learn a place that is below their number, once for each message."""
+        self._delivery.places.mark_uncovered(id)
+        if id not in self._contradicted:
+            self._contradicted.add(id)
+            drop_beyond(self._contradicted, self._settings.history)
+            self._is_contradicted = True
 
     def _move(self, before: Stamp, stamp: Stamp, header: Header) -> list[OrderEffect]:
         """Let the lower place of a message count, of two that are known."""
@@ -239,8 +243,10 @@ class NumberedCore(OrderCore):
     def _deliver_from(self, id: MessageId, stamp: Stamp) -> list[OrderEffect]:
         self._count_epoch(stamp)
         effects: list[OrderEffect] = []
-        for message, place in self._delivery.take_messages(id, stamp):
+        for message, place, is_lower in self._delivery.take_messages(id, stamp):
             self._waiting_bytes -= message.cost
+            if is_lower:
+                self._contradict(message.id)
             effects.append(self._deliver(message, place))
         return effects
 
