@@ -43,9 +43,6 @@ def from_wire(wire: WireError) -> BrokerError:
     return known(text, line=line, column=column)
 
 
-# --------------------------------------------------------------------------- the two families
-
-
 class OurError(BrokerError):
     """Wrong configuration or call of this process, or failure of its own resources."""
 
@@ -307,9 +304,6 @@ class OutsideWindow(InvalidEvent):
     """The sequence number is too old to be told from a duplicate."""
 
     code = "outside-window"
-
-
-# --------------------------------------------------------------------------- DTDs
 
 
 class BadDtd(PeerError):

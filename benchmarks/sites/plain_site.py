@@ -38,6 +38,7 @@ class PlainSite:
         self._links.open(self._context.open_links(f"{host}:{port}", self))
 
     def start(self) -> None:
+        self._clients.start()
         for site in self._links.sites:
             self._links.connect(site)
 

@@ -79,9 +79,7 @@ class ConnectionLinks:
         open_group: OpenGroup,
         on_close: Callable[[], object],
     ) -> None:
-        """`name` is the same at all nodes. Raises `ConfigurationError` for layers that do not fit,
-        and for an unusable group.
-        """
+        """`name` is the same at all nodes. Raises `ConfigurationError` for an unusable group."""
         self.dropped = 0
         """Messages for links without room, or without a peer, and those that are too large."""
         self._name = name
@@ -311,13 +309,12 @@ class ConnectionLinks:
 
     def _create_stack(self, name: str, transport: str, incarnation: int) -> Stack:
         """Raises `BrokerError` if the owner refuses the node."""
-        owner = None
+        owner = None if self._owners is None else self._owners.own_link(name)
         if self._is_monitored:
             # It rises with each start, and with each link.
             self._created += 1
             incarnation = self._port.node.incarnation + self._created
         if self._owners is not None:
-            owner = self._owners.own_link(name)
             incarnation = (self._owners.incarnation << _LINK_BITS) + self._created
         return self._stacks.create(name, transport, incarnation, owner)
 

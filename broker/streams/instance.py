@@ -57,13 +57,8 @@ class TransportInstance:
         plugin: ITransportPlugin,
         patterns: Sequence[StreamPattern],
         services: NodeServices,
-        on_refusal: Callable[[], object] = lambda: None,
     ) -> None:
-        """`on_refusal` is called when it begins to refuse publications.
-
-        Raises `ConfigurationError` for options that do not fit.
-        """
-        self._on_refusal = on_refusal
+        """Raises `ConfigurationError` for options that do not fit."""
         self.instance = stack.name
         self._stack = stack
         self.plugin = plugin
@@ -390,7 +385,6 @@ class TransportInstance:
         self.error = f"{type(error).__name__}: {error}"
         if isinstance(error, NotAllowed):
             self.refusal = error
-            self._on_refusal()
         for link, ids in self._queries.items():
             for id in ids:
                 self._remove_interest(LinkKey(self.instance, link), id)

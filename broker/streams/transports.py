@@ -87,8 +87,6 @@ class StreamTransports(Carriage):
     ) -> None:
         """Raises `ConfigurationError` for options that do not fit together."""
         self._services = services
-        self._left = 0
-        """Groups that this node has left."""
         self._carrying = carrying_patterns(settings)
         carried = {pattern: settings.stream_stack(pattern) for pattern in self._carrying.patterns}
         self._by_pattern: dict[str, TransportInstance] = {}
@@ -98,7 +96,7 @@ class StreamTransports(Carriage):
             default = [EVERYTHING] if name == DEFAULT_STACK else []
             stack = settings.stack(name)
             instance = self._instances[name] = TransportInstance(
-                stack, find_plugins(stack)[0], [*default, *patterns], services, self._refuse
+                stack, find_plugins(stack)[0], [*default, *patterns], services
             )
             self._by_pattern.update((pattern.text, instance) for pattern in patterns)
         # The default flow has no pattern.
@@ -106,9 +104,6 @@ class StreamTransports(Carriage):
         self._announced: dict[Hashable, tuple[str, CarriedInterest]] = {}
         """Interest by key, with the key's name for the transports."""
         self._last_key = 0
-
-    def _refuse(self) -> None:
-        self._left += 1
 
     def __iter__(self) -> Iterator[TransportInstance]:
         return iter(self._instances.values())
@@ -127,7 +122,8 @@ class StreamTransports(Carriage):
 
     @property
     def version(self) -> object:
-        return self._left, self._services.carriage_version()
+        refused = sum(each.refusal is not None for each in self)
+        return refused, self._services.carriage_version()
 
     def check_carriage(self, stream: str, level: SecurityLevel) -> None:
         """Raises `ClearanceTooLow` for an event above the level of a group that orders its stream

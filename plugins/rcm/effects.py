@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import attrs
 
@@ -64,6 +64,13 @@ class DeliverMessage(NamedTuple):
     """Its site was told as disconnected before (R26)."""
 
 
+class IChannelReceiver(Protocol):
+    """The part of a site that gets the messages of a channel."""
+
+    def deliver(self, delivered: DeliverMessage) -> None:
+        """Raises `ProtocolError`: the link to the message's site is ended."""
+
+
 @attrs.frozen
 class MoveMessage:
     """Give a delivered message another place in the order."""
@@ -109,14 +116,6 @@ class ReportMissing:
 
 
 @attrs.frozen
-class SendCertificates:
-    """Send a packet about order certificates to a site. It may be lost."""
-
-    site: str
-    data: bytes
-
-
-@attrs.frozen
 class SendPacket:
     """Send a packet of an observer to sites. It may be lost."""
 
@@ -124,7 +123,7 @@ class SendPacket:
     sites: Sequence[str]
 
 
-LinkEffect: TypeAlias = SendData | SuspectSite | EndLink | SendCertificates | SendPacket
+LinkEffect: TypeAlias = SendData | SuspectSite | EndLink | SendPacket
 GroupEffect: TypeAlias = (
     LinkEffect
     | SendMessages

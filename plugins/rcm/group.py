@@ -231,7 +231,10 @@ class Group:
         """Return whether the node has all events of a site before this one that it will get."""
         origin, held = self.origins.get(id.site, ""), self._held[id]
         if isinstance(held, HeldMessage):
-            return self.losses.recovered_loss(id.site, origin) is not None
+            # Only a loss that its site has told shows that no event is before it.
+            loss = self.losses.recovered_loss(id.site, origin)
+            is_next = loss is not None and (loss.incarnation, loss.number + 1) >= id[1:]
+            return is_next or not self._has_log
         return bool(origin) and self._progress.lowest(origin) >= held.event.mark
 
     def is_recovering(self, site: str, now: float) -> bool:

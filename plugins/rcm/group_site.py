@@ -26,9 +26,10 @@ from broker.streams.contract import CarriedEvent, ILinkReceiver, ILinks, ITransp
 from broker.streams.link_sockets import LinkSockets, open_on_reactor
 from broker.streams.links import LinkOpener
 from plugins.rcm.options import RcmOptions
+from plugins.rcm.plugin import rcm_transport
 from plugins.rcm.settings import RcmLinkSettings
 from plugins.rcm.stack import rcm_links
-from plugins.rcm.transport import RcmTransport, rcm_transport
+from plugins.rcm.transport import RcmTransport
 
 #: The log of a site that has none.
 _NO_LOG: Final = "0" * 16

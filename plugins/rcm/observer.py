@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from broker.streams.contract import CarriedEvent
+from broker.transport.core_runner import CoreRunner
 from broker.transport.order import MessageId, Stamp
 from plugins.rcm.effects import DeliverMessage, GroupEffect
 
@@ -73,6 +74,42 @@ class GroupObserver:
     def describe_site(self, site: str, now: float) -> Mapping[str, object]:
         """Return its state for one other site."""
         return {}
+
+
+class Observers:
+    """The observers of a site."""
+
+    def __init__(self, runner: CoreRunner[GroupEffect]) -> None:
+        self._runner = runner
+        self._observers: list[GroupObserver] = []
+
+    def __iter__(self) -> Iterator[GroupObserver]:
+        return iter(self._observers)
+
+    def __bool__(self) -> bool:
+        return bool(self._observers)
+
+    def add(self, observer: GroupObserver) -> None:
+        self._observers.append(observer)
+
+    def call(self, method: Callable[[GroupObserver, float], Iterable[GroupEffect]]) -> None:
+        """Call a method of each with the present time, and apply its effects."""
+        for each in self._observers:
+            self._runner.call(method, each)
+
+    def receive(self, site: str, messages: Sequence[bytes]) -> None:
+        """Take the marked packets of a site. Those for parts that do not run here are dropped."""
+        for each in self._observers:
+            packets = [one for one in messages if one.startswith(each.mark)]
+            self._runner.call(each.receive, site, packets)
+
+    def snapshot(self) -> dict[str, object]:
+        found = [each.snapshot() for each in self._observers]
+        return {name: value for one in found for name, value in one.items()}
+
+    def describe_site(self, site: str, now: float) -> dict[str, object]:
+        found = [each.describe_site(site, now) for each in self._observers]
+        return {name: value for one in found for name, value in one.items()}
 
 
 def is_marked(packet: bytes) -> bool:

@@ -31,7 +31,7 @@ class SiteLinks:
         self.lost_sends = 0
         """Messages for which a link had no room: they come from the log."""
         self.drops_unsent = True
-        """What waits for a site that is not connected makes room for later messages."""
+        """Messages that wait for a site that is not connected make room for later ones."""
         self._context = context
         self._addresses = dict(sites)
         self._notify = notify

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import ClassVar, Protocol
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
-import attrs
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
-from twisted.plugin import IPlugin
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -19,8 +16,6 @@ from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
     FlowBatch,
-    Guarantee,
-    IGroupPlugin,
     ILinkReceiver,
     IOrderingTransport,
     IProvingTransport,
@@ -45,11 +40,11 @@ from plugins.rcm.effects import (
     DeliverMessage,
     EndLink,
     GroupEffect,
+    IChannelReceiver,
     MoveMessage,
     PassOn,
     ReportMissing,
     ReportStatus,
-    SendCertificates,
     SendData,
     SendMessages,
     SendPacket,
@@ -61,18 +56,11 @@ from plugins.rcm.handshake import VERSION, Terms
 from plugins.rcm.link_owner import LinkOwner
 from plugins.rcm.membership import Membership
 from plugins.rcm.move_notices import MoveNotices
-from plugins.rcm.observer import GroupObserver, is_marked
+from plugins.rcm.observer import Observers, is_marked
 from plugins.rcm.options import TIMED, RcmOptions
 from plugins.rcm.payload import Channel
 from plugins.rcm.site_exchange import SiteExchange
 from plugins.rcm.site_state import LEADS, SiteState
-
-
-class IChannelReceiver(Protocol):
-    """The part of a site that gets the messages of a channel."""
-
-    def deliver(self, delivered: DeliverMessage) -> None:
-        """Raises `ProtocolError`: the link to the message's site is ended."""
 
 
 @implementer(ILinkReceiver, ILinkOwners, IOrderingTransport)
@@ -95,14 +83,14 @@ class RcmTransport:
         self._closers: list[Callable[[], object]] = [self._clients.close]
         self._early: list[FlowBatch] | None = []
         """Own events that came before the end of the log was read."""
-        self._early_copies: list[tuple[bytes, Sequence[Message]]] = []
         self.missing = 0
         """Messages of other sites that will not come."""
         self._moves = MoveNotices(context.instance, context.clock, self._notify)
-        self._bounds = ClockBounds(lambda site: self._sites.clock_of(site))
+        bounds = ClockBounds(lambda site: self._sites.clock_of(site), context.clock)
+        self._bound_of = bounds.bound_of if options.order in TIMED else lambda _: 0
         self._certificates: SiteCertificates | None = None
-        self._observers: list[GroupObserver] = []
         self._runner: CoreRunner[GroupEffect] = CoreRunner(context.clock, self._apply)
+        self._observers = Observers(self._runner)
 
     @property
     def incarnation(self) -> int:
@@ -121,7 +109,7 @@ class RcmTransport:
         self._receivers[Channel.SITES] = self._membership
         self._sites = self._membership.links
         self._exchange = SiteExchange(self._membership)
-        self._observers.append(self._exchange)
+        self._observers.add(self._exchange)
         settings = OrderSettings(clock_delay=options.clock_delay, delta=options.delta)
         sites = tuple(self._membership.sites.members)
         core = variant.create_core(context.node, incarnation, settings, self._state.floor)
@@ -138,13 +126,13 @@ class RcmTransport:
             has_times=options.order in TIMED,
         )
         if self._certificates is not None:
-            self._observers.append(self._certificates)
+            self._observers.add(self._certificates)
         comparison = create_comparison(
             *(options, context.instance, context.node, sites, incarnation, core),
             *(self._clock.read, self._sites.clock_of, self._now()),
         )
         if comparison is not None:
-            self._observers.append(comparison)
+            self._observers.add(comparison)
         if self._membership.is_member(context.node):
             host, port = self._address
             self._sites.open(context.open_links(options.listen or f"{host}:{port}", self))
@@ -163,15 +151,14 @@ class RcmTransport:
         """Connect to the other sites, after what earlier processes delivered and did not."""
         events = await self._context.read_log_end()
         self._group.restore(events)
-        self._observe(lambda each: each.restore(events, self._now()))
+        self._observers.call(lambda each, now: each.restore(events, now))
         await self._context.release_earlier()
         if self._sites.is_closed:
             return
         early, self._early = self._early or [], None
         for batch in early:
             self._runner.call(self._group.publish, batch)
-        for data, copies in self._early_copies:
-            self._send_copies(data, copies)
+        self._clients.start()
         for site in self._sites.sites:
             self._sites.connect(site)
 
@@ -216,14 +203,14 @@ class RcmTransport:
 
     def take_back(self, flow: str, after: Mark) -> None:
         taken = self._group.take_back(flow, after)
-        self._observe(lambda each: each.take_back(taken, self._now()))
+        self._observers.call(lambda each, now: each.take_back(taken, now))
 
     def place(self, batch: FlowBatch) -> Sequence[bytes]:
         entries = self._group.place(batch, self._now())
         self._state.cover(self._group.core.floor)
         if self._observers:
             placed = list(map(CarriedEvent.with_annotation, batch.events, entries))
-            self._observe(lambda each: each.deliver(placed, self._now()))
+            self._observers.call(lambda each, now: each.deliver(placed, now))
         return entries
 
     def prove(self, question: Mapping[str, str]) -> object:
@@ -232,7 +219,6 @@ class RcmTransport:
         return answer_question(self._certificates, question, self._now())
 
     def snapshot(self) -> Mapping[str, object]:
-        observers = [each.snapshot() for each in self._observers]
         return {
             "order": self._options.order,
             "incarnation": self._state.incarnation,
@@ -241,19 +227,12 @@ class RcmTransport:
             "peers": [self._describe_site(site) for site in self._sites.sites],
             **self._clients.snapshot(),
             **self._group.snapshot(),
-            **{name: value for one in observers for name, value in one.items()},
+            **self._observers.snapshot(),
         }
 
     def _describe_site(self, site: str) -> dict[str, object]:
         now = self._now()
-        found = self._sites.describe(site, now)
-        for each in self._observers:
-            found |= each.describe_site(site, now)
-        return found
-
-    def _bound_of(self, site: str) -> int:
-        is_timed = self._options.order in TIMED
-        return self._bounds.bound_of(site, self._now()) if is_timed else 0
+        return {**self._sites.describe(site, now), **self._observers.describe_site(site, now)}
 
     # ----------------------------------------------------------------- of applications
 
@@ -261,9 +240,6 @@ class RcmTransport:
         return self._clients.open_client(name, receive)
 
     def _send_copies(self, data: bytes, copies: Sequence[Message]) -> None:
-        if self._early is not None:
-            self._early_copies.append((data, copies))
-            return
         self._runner.call(self._group.send_copies, Channel.CLIENTS, data, copies)
 
     def _notify(self, notice: SiteNotice) -> None:
@@ -285,7 +261,7 @@ class RcmTransport:
 
     def _connected(self, site: str, effects: list[GroupEffect]) -> None:
         self._runner.apply_effects(effects)
-        self._observe(lambda each: each.connect(site, self._now()))
+        self._observers.call(lambda each, now: each.connect(site, now))
 
     def link_changed(self, peer: Hashable, state: LinkState) -> None:
         site, reason = self._sites.site_at(peer), self._sites.reason_of(peer, state)
@@ -298,27 +274,16 @@ class RcmTransport:
         self._leave_observers(site)
 
     def _leave_observers(self, site: str) -> None:
-        self._observe(lambda each: each.disconnect(site, self._now()))
+        self._observers.call(lambda each, now: each.disconnect(site, now))
 
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
         site = self._sites.site_at(peer)
         if site is None:
             return
         if any(map(is_marked, messages)):
-            # Packets for parts that this site does not run are dropped.
-            for each in self._observers:
-                packets = [one for one in messages if one.startswith(each.mark)]
-                self._runner.call(each.receive, site, packets)
+            self._observers.receive(site, messages)
             messages = [one for one in messages if not is_marked(one)]
         self._runner.call(self._group.receive, site, messages)
-
-    def _observe_sent(self, data: Sequence[bytes], sites: Sequence[str]) -> None:
-        self._observe(lambda each: each.send(data, sites, self._now()))
-
-    def _observe(self, call: Callable[[GroupObserver], Iterable[GroupEffect]]) -> None:
-        """Call a method of each observer, and apply its effects."""
-        for each in self._observers:
-            self._runner.apply_effects(call(each))
 
     # ----------------------------------------------------------------- of the group
 
@@ -331,30 +296,20 @@ class RcmTransport:
                 except ProtocolError as error:
                     self._group.count_rejected()
                     self._end_link(message.id.site, error)
-                self._observe(lambda each: each.deliver_message(message, self._now()))
+                self._observers.call(lambda each, now: each.deliver_message(message, now))
             case SendData(data, sites):
-                self._state.cover(self._group.core.floor)
-                self._send(data, sites)
-                self._observe_sent(data, sites)
-            case SendMessages(data, sites, carried):
-                self._state.cover(self._group.core.floor)
-                if any(map(self._clients.has_copy, carried)):
-                    # They are in no log.
-                    self._sites.drops_unsent = False
-                outcomes = self._send([data], sites)
-                for copy in carried:
-                    copy.outcomes.update(outcomes)
-                    self._clients.sent(copy)
-                self._observe_sent([data], sites)
+                self._send_ordered(data, sites)
+            case SendMessages(part, sites, copies):
+                self._send_copied(part, sites, copies)
             case PassOn(batch):
                 self._context.receive(batch)
             case DeliverBatch(batch):
                 # Before the delivery, which may be taken back at once.
-                self._observe(lambda each: each.deliver(batch.events, self._now()))
+                self._observers.call(lambda each, now: each.deliver(batch.events, now))
                 self._context.deliver(batch)
             case MoveMessage(id, before, stamp):
                 self._moves.add_move(id, stamp)
-                self._observe(lambda each: each.move(id, before, stamp, self._now()))
+                self._observers.call(lambda each, now: each.move(id, before, stamp, now))
             case SuspectSite(site, reason):
                 self._sites.report(site, LinkState.SUSPECTED, reason)
                 self._sites.suspect(site, reason)
@@ -367,12 +322,25 @@ class RcmTransport:
                 stack = self._context.instance
                 missing = MissingMessages(stack, site, incarnation, first, last, "lost")
                 self._notify(missing)
-                now = self._now()
-                self._observe(lambda each: each.miss(site, incarnation, last, now))
-            case SendCertificates(site, data):
-                self._send([data], [site])
+                self._observers.call(lambda each, now: each.miss(site, incarnation, last, now))
             case SendPacket(data, sites):
                 self._send([data], sites)
+
+    def _send_ordered(self, data: Sequence[bytes], sites: Sequence[str]) -> Mapping[Peer, Outcome]:
+        """Send packets of the order, whose clock is stored before."""
+        self._state.cover(self._group.core.floor)
+        outcomes = self._send(data, sites)
+        self._observers.call(lambda each, now: each.send(data, sites, now))
+        return outcomes
+
+    def _send_copied(self, part: bytes, sites: Sequence[str], copies: Sequence[Message]) -> None:
+        if any(map(self._clients.has_copy, copies)):
+            # They are in no log.
+            self._sites.drops_unsent = False
+        outcomes = self._send_ordered([part], sites)
+        for copy in copies:
+            copy.outcomes.update(outcomes)
+            self._clients.sent(copy)
 
     def _send(self, data: Sequence[bytes], sites: Sequence[str]) -> Mapping[Peer, Outcome]:
         outcomes = self._sites.send(data, sites)
@@ -428,26 +396,3 @@ class RcmTransport:
 
     def _now(self) -> float:
         return float(self._context.clock.seconds())
-
-
-@implementer(IPlugin, IGroupPlugin)
-@attrs.frozen
-class RcmPlugin:
-    """Intermittent global order of all events of a group of sites (RCM R16)."""
-
-    name: ClassVar[str] = "rcm"
-    version: ClassVar[int] = 1
-    summary: ClassVar[str] = "one order of events at all sites, through outages and partitions"
-    options: ClassVar[type] = RcmOptions
-    guarantees: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.ONE_ORDER})
-    links: ClassVar[str] = "rcm"
-
-    def sites_of(self, options: object) -> Sequence[str]:
-        assert isinstance(options, RcmOptions)
-        return sorted(options.sites)
-
-    def create(self, context: ITransportContext) -> IOrderingTransport:
-        return RcmTransport(context)
-
-
-rcm_transport = RcmPlugin()

@@ -20,7 +20,7 @@ from plugins.rcm.certificates.packet import (
 )
 from plugins.rcm.certificates.peer import Peer
 from plugins.rcm.certificates.token_bucket import PAGE_COST
-from plugins.rcm.effects import EndLink, GroupEffect, SendCertificates
+from plugins.rcm.effects import EndLink, GroupEffect, SendPacket
 
 #: Seconds between two packets of certificates to one site.
 SEND_INTERVAL = 0.25
@@ -127,7 +127,7 @@ class CertificateExchange:
                 if not peer.bucket.take(PAGE_COST, now):
                     peer.flooded += 1
                     return ()
-                return [SendCertificates(peer.site, encode_packet(self._page(block, first)))]
+                return [SendPacket(encode_packet(self._page(block, first)), [peer.site])]
             case Leaves() as page:
                 try:
                     return _request(peer, peer.add_page(page, now))
@@ -151,7 +151,7 @@ class CertificateExchange:
                 signed = peer.take_unsent(MOST_CERTIFICATES)
                 if signed:
                     packet = Certificates(tuple(map(encode_certificate, signed)))
-                    effects.append(SendCertificates(peer.site, encode_packet(packet)))
+                    effects.append(SendPacket(encode_packet(packet), [peer.site]))
         return effects
 
     def _plan(self, now: float) -> None:
@@ -163,7 +163,7 @@ class CertificateExchange:
 
 
 def _request(peer: Peer, request: LeafRequest | None) -> list[GroupEffect]:
-    return [] if request is None else [SendCertificates(peer.site, encode_packet(request))]
+    return [] if request is None else [SendPacket(encode_packet(request), [peer.site])]
 
 
 def describe_peer(peer: Peer, now: float) -> dict[str, object]:

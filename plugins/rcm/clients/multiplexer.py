@@ -83,7 +83,12 @@ class Multiplexer:
         self._places: deque[tuple[int, int]] = deque()
         """Messages, and their bytes, in each own place that is not delivered."""
         self._under_way = self._bytes_under_way = 0
-        self._is_closed = False
+        self._is_started = self._is_closed = False
+
+    def start(self) -> None:
+        """Send what clients have sent, and what they send from now on."""
+        self._is_started = True
+        self._flush()
 
     def set_sites(self, sites: Iterable[str]) -> None:
         """Set the sites of the group, for messages from now on."""
@@ -174,6 +179,8 @@ class Multiplexer:
 
     def _flush(self) -> None:
         """Send what clients have sent in this turn, with one place if it is not much."""
+        if not self._is_started:
+            return
         part: list[_Outgoing] = []
         size = 0
         outbox, self._outbox = self._outbox, []

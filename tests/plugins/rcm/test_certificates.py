@@ -17,8 +17,8 @@ from broker.testing.transport_case import TransportCase
 from broker.testing.transport_network import CARRIED, INSTANCE, TransportNetwork
 from plugins.rcm.certificates.configuration import create_certificates
 from plugins.rcm.options import RcmOptions
+from plugins.rcm.plugin import rcm_transport
 from plugins.rcm.stack import rcm_links
-from plugins.rcm.transport import rcm_transport
 
 KEYS = {f"n{number}": SigningKey.generate() for number in range(3)}
 SITES = {f"n{each}": f"tcp:host=127.0.0.1:port={9000 + each}" for each in range(3)}

@@ -11,8 +11,8 @@ from broker.testing.annotation_contract import AnnotationContract
 from broker.testing.one_order_contract import OneOrderContract
 from broker.testing.transport_contract import TransportContract
 from plugins.rcm.options import RcmOptions
+from plugins.rcm.plugin import rcm_transport
 from plugins.rcm.stack import rcm_links
-from plugins.rcm.transport import rcm_transport
 
 
 class RcmCase(OneOrderContract, AnnotationContract, TransportContract):

@@ -19,8 +19,9 @@ from broker.testing.transport_network import INSTANCE, TransportNetwork
 from plugins.rcm.effects import DeliverMessage
 from plugins.rcm.membership import Membership
 from plugins.rcm.options import RcmOptions
+from plugins.rcm.plugin import rcm_transport
 from plugins.rcm.stack import rcm_links
-from plugins.rcm.transport import RcmTransport, rcm_transport
+from plugins.rcm.transport import RcmTransport
 from tests.simulation.network.rcm_transcripts import check_transcripts
 
 

@@ -17,9 +17,9 @@ from broker.testing.determinism import deterministic
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.transport_network import INSTANCE, TransportNetwork
 from plugins.rcm.options import RcmOptions
+from plugins.rcm.plugin import rcm_transport
 from plugins.rcm.settings import RcmLinkSettings
 from plugins.rcm.stack import rcm_links
-from plugins.rcm.transport import rcm_transport
 from tests.simulation.network.rcm_transcripts import check_transcripts
 
 VARIANTS = ("logical", "sequencer", "real-time", "hybrid")

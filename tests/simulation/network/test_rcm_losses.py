@@ -13,9 +13,9 @@ from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_reader import read
 from broker.testing.transport_network import CARRIED, INSTANCE, TransportNetwork
 from plugins.rcm.options import RcmOptions
+from plugins.rcm.plugin import rcm_transport
 from plugins.rcm.settings import KIB, RcmLinkSettings
 from plugins.rcm.stack import rcm_links
-from plugins.rcm.transport import rcm_transport
 from tests.simulation.network.rcm_transcripts import check_transcripts, read_entries
 from tests.simulation.network.test_gaps import short_log
 

@@ -10,9 +10,10 @@ from broker.testing.determinism import deterministic
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.transport_network import INSTANCE, TransportNetwork
 from plugins.rcm.options import RcmOptions
+from plugins.rcm.plugin import rcm_transport
 from plugins.rcm.settings import RcmLinkSettings
 from plugins.rcm.stack import rcm_links
-from plugins.rcm.transport import RcmTransport, rcm_transport
+from plugins.rcm.transport import RcmTransport
 
 SITES = {f"n{each}": f"tcp:host=127.0.0.1:port={9000 + each}" for each in range(3)}
 

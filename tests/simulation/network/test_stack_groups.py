@@ -11,8 +11,8 @@ from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulated_reader import Reader
 from broker.testing.transport_network import CARRIED, INSTANCE, OTHER, PATTERN, TransportNetwork
 from plugins.rcm.options import RcmOptions
+from plugins.rcm.plugin import rcm_transport
 from plugins.rcm.stack import rcm_links
-from plugins.rcm.transport import rcm_transport
 
 SITES = {f"n{each}": f"tcp:host=127.0.0.1:port={9000 + each}" for each in range(2)}
 GROUP_ONLY = Interest(PATTERN, "true()", lambda stream, _: stream == CARRIED)

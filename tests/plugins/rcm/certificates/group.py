@@ -8,7 +8,7 @@ from broker.order_certificates.leaf import Leaf
 from broker.order_certificates.signing_key import SigningKey
 from plugins.rcm.certificates.block_builder import BlockBounds, BlockBuilder
 from plugins.rcm.certificates.exchange import CertificateExchange
-from plugins.rcm.effects import EndLink, GroupEffect, SendCertificates
+from plugins.rcm.effects import EndLink, GroupEffect, SendPacket
 
 KEYS = {site: SigningKey.generate() for site in "abc"}
 PINNED = {site: key.public for site, key in KEYS.items()}
@@ -67,11 +67,11 @@ class Group:
             if isinstance(effect, EndLink):
                 self.ended.append((site, effect.site))
                 continue
-            assert isinstance(effect, SendCertificates)
+            assert isinstance(effect, SendPacket)
+            (to,) = effect.sites
             if (data := self.change(site, effect.data)) is not None:
-                self.packets.append((site, effect.site, data))
-                exchange = self.sites[effect.site]
-                self.apply(effect.site, exchange.receive(site, [data], self.now))
+                self.packets.append((site, to, data))
+                self.apply(to, self.sites[to].receive(site, [data], self.now))
 
     def run(self, seconds: float) -> None:
         end = self.now + seconds

@@ -41,6 +41,7 @@ class Below:
         self.clock = Clock()
         self.sent: list[tuple[bytes, Sequence[Message]]] = []
         self.clients = Multiplexer("a", SITES, self._send_down, self.clock)
+        self.clients.start()
 
     def _send_down(self, data: bytes, copies: Sequence[Message]) -> None:
         self.sent.append((data, copies))
