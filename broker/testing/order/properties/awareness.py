@@ -38,16 +38,19 @@ def _is_justified(run: Run, status: Status) -> bool:
         begin = status.time - run.settings.entry_patience - 4 * run.settings.patience
         pairs = permutations(run.sites, 2)
         return any(_was_bad(run, pair, begin, status.time) for pair in pairs)
-    delivery = next(
-        each
+    found = [
+        (each.time, run.sent[each.id])
         for each in run.deliveries[status.process]
         if each.time >= status.time and each.id.site == there
-    )
-    sent = run.sent[delivery.id]
-    if run.variant in ("real-time", "hybrid"):
-        if sent.commit > run.settings.delta - run.delay - run.skew:
+    ]
+    # Several late messages may come in one read.
+    for sent in (sent for time, sent in found if time == found[0][0]):
+        if run.variant in ("real-time", "hybrid"):
+            if sent.commit > run.settings.delta - run.delay - run.skew:
+                return True
+        if _was_bad(run, (there, here), sent.time, status.time):
             return True
-    return _was_bad(run, (there, here), sent.time, status.time)
+    return False
 
 
 def _was_bad(run: Run, path: tuple[str, ...], begin: float, end: float) -> bool:
