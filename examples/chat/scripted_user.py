@@ -45,8 +45,9 @@ class Screen:
         self._lines: dict[MessageId, ChatLine] = {}
 
     def show_history(self) -> None:
+        # It is sorted: late lines are in front of those that came before them.
         for line in self._room.transcript.messages:
-            self._count_line(Insertion(line, None, None))
+            self._count_line(Insertion(line, None, None), is_sorted=True)
         for status in self._room.statuses.values():
             self.statuses.append((time.monotonic(), status))
 
@@ -76,13 +77,13 @@ class Screen:
                 found = status.state
         return found == state
 
-    def _count_line(self, insertion: Insertion) -> None:
+    def _count_line(self, insertion: Insertion, *, is_sorted: bool = False) -> None:
         line = insertion.line
         if line.order is None or line.order.stamp is None:
             self.violations.append(f"{line.event_id} has no stamp")
             return
         is_behind = self._highest is not None and line.key < self._highest.key
-        if line.is_late != is_behind:
+        if line.is_late != is_behind and not is_sorted:
             self.violations.append(f"{line.order} is {'not ' if is_behind else ''}marked as late")
         self._lines[line.order.id] = line
         if line.is_late:
