@@ -135,8 +135,10 @@ def test_fan_outs_keep_their_floors_and_deliver_without_delay() -> None:
     assert len(fan_out.make_sheet(runs).rows) == len(runs)
 
 
-@pytest.mark.parametrize("commit", [0.0, 0.02])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    ("variant", "commit"),
+    [*((each, 0.02) for each in VARIANTS), pytest.param("hybrid", 0.0, marks=pytest.mark.soak)],
+)
 def test_sites_that_send_all_the_time_connect(variant: str, commit: float) -> None:
     setting = SiteSetting(
         variant=variant, rate=200.0, commit=commit, latency=0.05, bytes_per_second=1.25e6

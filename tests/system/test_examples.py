@@ -172,6 +172,7 @@ def test_roaming_example_loses_nothing(tmp_path: Path) -> None:
     assert not any("Traceback" in log for log in logs)
 
 
+@pytest.mark.soak
 def test_interrupted_network_example_leaves_no_process(tmp_path: Path) -> None:
     running = network_example(tmp_path / "nodes")
     assert running.stdout is not None
