@@ -36,6 +36,14 @@ def test_a_sequencer_keeps_numbers_that_a_silent_member_may_have_delivered() -> 
     run_seed("sequencer", 3886)
 
 
+def test_a_sequencer_leaves_an_epoch_that_has_the_counter_of_an_offer() -> None:
+    run_seed("sequencer", 7713)
+
+
+def test_a_sequencer_tells_on_the_place_of_a_message_that_has_the_number_of_another() -> None:
+    run_seed("sequencer", 4673)
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.core.__name__)
 def test_the_checker_finds_a_faulty_variant(mutant: Mutant) -> None:
     for seed in range(MOST_SEEDS):

@@ -87,7 +87,8 @@ class SequencerCore(NumberedCore):
 
     def answer_clock(self, site: str, offer: int, at: Instant) -> int | None:
         self._raise_counter(site, offer)
-        self._leave_epoch_below(offer)
+        # Of two epochs with one counter, the one of the higher site is above the other.
+        self._leave_epoch_below(offer + 1)
         return self._counter
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:

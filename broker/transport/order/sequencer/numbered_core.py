@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import repeat
+from itertools import pairwise, repeat
 
 from broker.errors import ProtocolError
 from broker.transport.order.base_core import OrderCore
@@ -153,9 +153,12 @@ class NumberedCore(OrderCore):
         effects: list[OrderEffect] = []
         table = self._delivery.places
         is_covered = coverage_of(table.known)
+        # Before the message of a number come those of its sender that share it.
+        shared = {one[1].id for one, other in pairwise(places) if one[0] == other[0]}
         for stamp, header in places:
             place = table.place_of(header.id)
-            if (place is None or stamp < place) and is_covered(stamp):
+            is_lower = place is None or stamp < place
+            if is_lower and (is_covered(stamp) or header.id in shared):
                 table.mark_uncovered(header.id)
             if stamp != place:
                 effects += self._add_place(stamp, header, at, {})
