@@ -1,4 +1,4 @@
-"""Announcement of groups: streams that only some nodes carry, its sites (X17).
+"""Announcements of groups: streams that only the sites of a group carry (X17).
 
 Each site publishes a table `stack-groups` in the whole network: the sites of the group of each of
 its stream patterns that has one. Other nodes then refuse publications and subscriptions of these

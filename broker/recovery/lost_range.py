@@ -1,4 +1,4 @@
-"""Events that the log of their origin does not have any more, for transports that order them."""
+"""Events that their origin's log has removed, read for transports that order them."""
 
 from __future__ import annotations
 

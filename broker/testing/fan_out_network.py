@@ -1,4 +1,4 @@
-"""Sites over one link stack in virtual time, whose links fail, and which restart."""
+"""Simulation of sites over one link stack, with failing links and restarts."""
 
 from __future__ import annotations
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from broker.errors import BrokerError, ProtocolError
 from plugins.rcm.certificates.token_bucket import TokenBucket
 from plugins.rcm.effects import EndLink, GroupEffect, SendData
+from plugins.rcm.marked_codec import MarkedCodec
 from plugins.rcm.membership import Membership
 from plugins.rcm.observer import GroupObserver
 from plugins.rcm.site_change import COST
 from plugins.rcm.site_list import Records
 
 MARK = b"s"
+#: As long as an offer, which has the list too.
+_LONGEST = 64 << 10
 #: Seconds after a change until a site sends its list: all that can have delivered the message then.
 SETTLING = 10.0
 
-_encode = msgspec.msgpack.Encoder().encode
-_decoder = msgspec.msgpack.Decoder(Records)
+_codec: MarkedCodec[Records] = MarkedCodec(MARK, Records, "with a list of sites", _LONGEST)
 
 
 class SiteExchange(GroupObserver):
@@ -54,7 +54,7 @@ class SiteExchange(GroupObserver):
             for packet in packets:
                 if not self._buckets.setdefault(site, TokenBucket()).take(COST, now):
                     raise ProtocolError(f"a flood of lists of sites from {site}")
-                self._membership.learn(site, _decode(packet))
+                self._membership.learn(site, _codec.decode(packet))
         except BrokerError as error:
             return [EndLink(site, error)]
         return []
@@ -63,7 +63,7 @@ class SiteExchange(GroupObserver):
         if self._send_at is None or now < self._send_at:
             return []
         self._send_at = None
-        data = MARK + _encode(self._membership.sites.records)
+        data = _codec.encode(self._membership.sites.records)
         return [SendData([data], sorted(self._connected))]
 
     def next_timeout(self) -> float | None:
@@ -71,11 +71,3 @@ class SiteExchange(GroupObserver):
 
     def snapshot(self) -> Mapping[str, object]:
         return self._membership.snapshot()
-
-
-def _decode(packet: bytes) -> Records:
-    """Raises `ProtocolError`."""
-    try:
-        return _decoder.decode(packet[len(MARK) :])
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise ProtocolError(f"malformed list of sites: {error}") from None

@@ -1,4 +1,4 @@
-"""A core of multicast between a simulated site and its links."""
+"""Multicast core between a simulated site and its links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds of what a layer that shares bodies keeps for each peer."""
+"""Bounds of the bodies and references that are kept for each peer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of one peer, in its order, until their bodies are there."""
+"""Messages of one peer that wait for their bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References to one peer, with their bodies, until the peer has finished them."""
+"""References sent to one peer, and their bodies, until they are acknowledged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree of a message: which destination passes it on to which others."""
+"""Tree of the destinations along which a message is passed on."""
 
 from __future__ import annotations
 

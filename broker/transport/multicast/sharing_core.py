@@ -1,4 +1,4 @@
-"""Multicast whose bodies travel on shared ways, while each link keeps the places of messages.
+"""Base of the tree and group cores: links carry references, and bodies take another path.
 
 A peer gets a message as a copy, or as a reference on its own link and a body that comes another
 way. It passes the message on when both are there, in the order of its own link. So order, loss,

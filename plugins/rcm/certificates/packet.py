@@ -10,10 +10,10 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from broker.errors import ProtocolError
 from broker.order_certificates.certificate import MOST_CERTIFICATE_BYTES
 from broker.order_certificates.leaf import MOST_LEAF_BYTES
 from broker.order_certificates.merkle import MOST_LEAVES
+from plugins.rcm.marked_codec import MarkedCodec
 
 MARK: Final = b"c"
 #: In one packet.
@@ -58,20 +58,5 @@ class Leaves(_Packet, frozen=True, tag=3):
 
 
 Packet: TypeAlias = Certificates | LeafRequest | Leaves
-_decode = msgspec.msgpack.Decoder(Packet).decode
-_encode = msgspec.msgpack.Encoder().encode
-
-
-def encode_packet(packet: Packet) -> bytes:
-    return MARK + _encode(packet)
-
-
-def decode_packet(data: bytes) -> Packet:
-    """Raises `ProtocolError`."""
-    if not data.startswith(MARK) or len(data) > _LONGEST:
-        raise ProtocolError(f"no packet about order certificates: {len(data)} bytes")
-    try:
-        packet: Packet = _decode(data[len(MARK) :])
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise ProtocolError(f"malformed packet about order certificates: {error}") from None
-    return packet
+_codec: MarkedCodec[Packet] = MarkedCodec(MARK, Packet, "about order certificates", _LONGEST)
+encode_packet, decode_packet = _codec.encode, _codec.decode

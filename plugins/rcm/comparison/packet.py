@@ -10,10 +10,10 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from broker.errors import ProtocolError
 from broker.transport.order.wire import MAX_MESSAGES, MAX_SITES, Incarnation, Time
 from plugins.rcm.comparison.block_sequence import DIGEST_BYTES, LEAF, Digest, Progress
 from plugins.rcm.comparison.peer_blocks import MOST_PAGE
+from plugins.rcm.marked_codec import MarkedCodec
 
 MARK: Final = b"v"
 #: In one packet.
@@ -125,23 +125,8 @@ class Page(_Packet, frozen=True, tag=7):
 
 
 Packet: TypeAlias = Offer | Answer | Batch | Suspicion | Report | PageRequest | Page
-_decode = msgspec.msgpack.Decoder(Packet).decode
-_encode = msgspec.msgpack.Encoder().encode
-
-
-def encode_packet(packet: Packet) -> bytes:
-    return MARK + _encode(packet)
-
-
-def decode_packet(data: bytes) -> Packet:
-    """Raises `ProtocolError`."""
-    if not data.startswith(MARK) or len(data) > _LONGEST:
-        raise ProtocolError(f"no packet of the comparison: {len(data)} bytes")
-    try:
-        packet: Packet = _decode(memoryview(data)[len(MARK) :])
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise ProtocolError(f"malformed packet of the comparison: {error}") from None
-    return packet
+_codec: MarkedCodec[Packet] = MarkedCodec(MARK, Packet, "of the comparison", _LONGEST)
+encode_packet, decode_packet = _codec.encode, _codec.decode
 
 
 def read_report(report: Report) -> list[tuple[str, Progress, list[Digest]]]:

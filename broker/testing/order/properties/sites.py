@@ -1,4 +1,4 @@
-"""Sites that see each other agree about the sites of their group (RCM R6)."""
+"""Property: connected sites have the same list of sites (RCM R6)."""
 
 from __future__ import annotations
 
