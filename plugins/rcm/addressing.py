@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from broker.transport.order import IPacketCodec, Message, OrderEffect, Packet, Send
 from plugins.rcm.effects import SendMessages
-from plugins.rcm.held_events import HeldEvent, HeldMessage
+from plugins.rcm.held_events import Held, HeldMessage
 from plugins.rcm.payload import ChannelMessage, encode_payload
 
 #: Of the documents in one message of a link, unless one is larger.
@@ -29,7 +29,7 @@ def split_messages(packets: Sequence[Packet]) -> list[list[Message]]:
 
 def send_addressed(
     send: OrderEffect,
-    released: Sequence[HeldEvent | HeldMessage],
+    released: Sequence[Held],
     sites: Sequence[str],
     codec: IPacketCodec,
 ) -> Iterator[SendMessages]:

@@ -9,7 +9,6 @@ from broker.transport.order import (
     Deliver,
     IPacketCodec,
     Message,
-    MessageId,
     Move,
     OrderEffect,
     Packet,
@@ -27,7 +26,7 @@ from plugins.rcm.effects import (
     SuspectSite,
 )
 from plugins.rcm.entries import Entries
-from plugins.rcm.held_events import HeldEvent, HeldMessage, join_batches
+from plugins.rcm.held_events import HeldEvents, HeldMessage, HeldTable, join_batches
 
 
 class Conversion:
@@ -37,7 +36,7 @@ class Conversion:
         self.codec = codec
         self.others: tuple[str, ...] = ()
         """The other sites."""
-        self.held: dict[MessageId, HeldEvent | HeldMessage] = {}
+        self.held = HeldTable()
         """Messages that wait for their delivery."""
         self.rejected = 0
         """Wrong packets and events of other sites."""
@@ -46,7 +45,7 @@ class Conversion:
     def convert(self, effects: Iterable[OrderEffect]) -> list[GroupEffect]:
         """Return the effects of the core for the transport; deliveries are joined."""
         found: list[GroupEffect] = []
-        delivered: list[HeldEvent] = []
+        delivered: list[HeldEvents] = []
 
         def flush() -> None:
             if delivered:
@@ -56,15 +55,16 @@ class Conversion:
         for effect in effects:
             match effect:
                 case Deliver(message, stamp, late):
-                    id = message.id
-                    held = self.held.pop(id, None)
-                    if isinstance(held, HeldMessage):
-                        flush()
-                        of = held.channel, id, stamp, late, held.data, held.is_recovered
-                        found.append(DeliverMessage(*of))
-                    elif held is not None:
-                        self._entries.deliver(held, message, stamp, late)
-                        delivered.append(held)
+                    for id, held in self.held.take(message.id, message.length):
+                        place = stamp.after(id.number - message.id.number)
+                        if isinstance(held, HeldMessage):
+                            flush()
+                            of = held.channel, id, place, late, held.data, held.is_recovered
+                            found.append(DeliverMessage(*of))
+                        else:
+                            is_new = message.stamp != stamp
+                            self._entries.deliver(held, id, place, late, is_new=is_new)
+                            delivered.append(held)
                 case Send(packets, sites):
                     sent_to = self.others if sites is None else sites
                     found += self.announce_names([SendData(self._encode(packets), sent_to)])

@@ -6,9 +6,10 @@ from collections.abc import Collection
 
 from broker.cluster.address import Address
 from broker.errors import BadName, ProtocolError
+from broker.streams.contract import CarriedEvent
 from broker.transport.order import Message
 from plugins.rcm.entries import Entries
-from plugins.rcm.held_events import HeldEvent
+from plugins.rcm.held_events import HeldEvents
 from plugins.rcm.payload import Payload
 
 #: Nodes move seldom.
@@ -25,11 +26,13 @@ class EventReader:
         self._addresses: set[str] = set()
         """Addresses of nodes that were checked."""
 
-    def read(self, site: str, message: Message, payload: Payload, bound: int) -> HeldEvent:
-        """Return the event of a site's message, with its entry. Raises `ProtocolError`.
+    def read(self, site: str, message: Message, payload: Payload, bound: int) -> HeldEvents:
+        """Return the events of a site's message, with their entries. Raises `ProtocolError`.
 
         `bound` is the error of the site's stamps in microseconds.
         """
+        if len(payload.events) != message.length:
+            raise ProtocolError(f"{site} sent {len(payload.events)} events as {message.length}")
         origin = self.origins.get(site)
         if origin is None:
             raise ProtocolError(f"{site} sent an event before its handshake")
@@ -38,11 +41,11 @@ class EventReader:
         node = payload.origin_node
         if node not in self._addresses:
             self._check_address(node)
-        # Its entry is not sent: the packet has the same.
-        entry = self._entries.encode(message.id, message.stamp, bound)
-        event = payload.event.with_annotation(entry)
+        # Their entries are not sent: the packet has the same.
+        entries = self._entries.encode(message.id, message.stamp, bound, message.length)
+        events = list(map(CarriedEvent.with_annotation, payload.events, entries))
         flow = payload.flow_of(origin)
-        return HeldEvent(flow, node, payload.after, payload.upto, event, has_entry=True)
+        return HeldEvents(flow, node, payload.after, payload.upto, events, has_entry=True)
 
     def _check_address(self, text: str) -> None:
         """Raises `ProtocolError`."""

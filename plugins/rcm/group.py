@@ -32,9 +32,9 @@ from plugins.rcm.effects import DeliverBatch, EndLink, GroupEffect, PassOn, Repo
 from plugins.rcm.entries import Entries, stamp_of
 from plugins.rcm.event_reader import EventReader
 from plugins.rcm.held_events import (
-    HeldEvent,
+    Held,
+    HeldEvents,
     HeldMessage,
-    hold_events,
     join_batches,
     join_effects,
 )
@@ -42,6 +42,7 @@ from plugins.rcm.inbox import Inbox
 from plugins.rcm.losses import FlowProgress, Losses
 from plugins.rcm.own_messages import OwnMessages
 from plugins.rcm.payload import Channel, ChannelMessage, decode_payload
+from plugins.rcm.received_runs import ReceivedRuns
 from plugins.rcm.site_change import ChangeReader
 from plugins.rcm.site_list import Change
 
@@ -91,10 +92,9 @@ class Group:
             *(site, incarnation, core, entries, self.losses, self._conversion),
         )
         self._held = self._conversion.held
-        self._arrived: dict[tuple[str, Mark], MessageId] = {}
-        """Ids of received messages that the node has not passed back."""
         self._inboxes: dict[str, Inbox] = {}
         """Also of sites that have left."""
+        self._runs = ReceivedRuns(self._held, self._inboxes)
         # Messages that are no events are in no log.
         self._has_log = bool(patterns)
         self.set_sites(sites)
@@ -156,21 +156,14 @@ class Group:
     def receive(self, site: str, data: Sequence[bytes], now: float) -> list[GroupEffect]:
         """Take messages of the link to a site."""
         inbox, bound = self._inboxes[site], self._entries.bound_of(site)
-        batches: list[HeldEvent] = []
+        batches: list[HeldEvents] = []
         try:
             for packet in (each for one in data for each in self.codec.decode(site, one)):
                 if isinstance(packet, Message):
                     held = self._read_message(site, packet, bound, now)
-                    if inbox.is_full or inbox.has_event(packet.id):
-                        # An event comes from a log, or has come from there.
-                        continue
-                    self._held[packet.id] = held
-                    if isinstance(held, HeldEvent):
-                        self._arrived[held.flow, held.event.mark] = packet.id
-                        batches.append(held)
-                    else:
-                        inbox.add_ready(packet.id, now)
-                inbox.add_packet(packet)
+                    batches += self._runs.add_new(packet, held, now)
+                else:
+                    inbox.add_packet(packet)
         except ProtocolError as error:
             self._conversion.rejected += 1
             return [*map(PassOn, join_batches(batches)), EndLink(site, error)]
@@ -187,44 +180,48 @@ class Group:
                 effects.extend(self._take_ready(site, now))
             touched.clear()
 
-        for held in hold_events(batch):
-            id = self._arrived.pop((held.flow, held.event.mark), None)
-            arrived = None if id is None else self._held.get(id)
-            if id is not None and isinstance(arrived, HeldEvent):
-                arrived.after, arrived.upto = held.after, held.upto
-                arrived.origin_node = held.origin_node
-                self._inboxes[id.site].add_ready(id, now)
+        after, index, end = batch.after, 0, len(batch.events)
+        while index < end:
+            id, count = self._runs.complete(batch, index, after, now)
+            upto = batch.upto if index + count == end else batch.events[index + count - 1].mark
+            if id is not None:
                 touched[id.site] = None
-            elif site := self._add_recovered(held, now):
-                touched[site] = None
             else:
-                # The order gets the events before it first.
-                take_touched()
-                effects.append(DeliverBatch(held.to_batch()))
+                held = HeldEvents(
+                    *(batch.flow, batch.origin_node, after, upto, [batch.events[index]])
+                )
+                if site := self._add_recovered(held, now):
+                    touched[site] = None
+                else:
+                    # The order gets the events before it first.
+                    take_touched()
+                    effects.append(DeliverBatch(held.to_batch()))
+            after, index = upto, index + count
         take_touched()
         return join_effects(effects)
 
-    def _add_recovered(self, held: HeldEvent, now: float) -> str:
+    def _add_recovered(self, held: HeldEvents, now: float) -> str:
         """Put an event from a log into the inbox of its site, and return that. Return an empty text
         for an event that has no place there."""
         held.is_recovered = True
-        entry = self._entries.read(held.event)
+        (event,) = held.events
+        entry = self._entries.read(event)
         if entry is None or entry.site not in self._inboxes:
             # Another stack carried it before, or a site that this one does not know.
             if entry is not None and entry.site != self._site:
-                held.event = self._entries.place(held.flow, held.event, self._instant(now))
+                held.events = [self._entries.place(held.flow, event, self._instant(now))]
             return ""
         id, inbox = MessageId(*entry.id), self._inboxes[entry.site]
-        if id in self._held:
+        if (present := self._runs.isolate(id)) is not None:
             # An earlier commit failed. The order still has the message.
-            held.is_recovered = self._held[id].is_recovered
+            held.is_recovered = present.is_recovered
             inbox.add_ready(id, now)
         elif inbox.is_passed(id):
-            held.event = self._entries.place(held.flow, held.event, self._instant(now))
+            held.events = [self._entries.place(held.flow, event, self._instant(now))]
             return ""
         else:
             inbox.add_recovered(Message(id, b"", frozenset(), stamp_of(entry)), now)
-        self._held[id] = held
+        self._held.add(id, held)
         return id.site
 
     def _has_all_before(self, id: MessageId) -> bool:
@@ -235,7 +232,7 @@ class Group:
             loss = self.losses.recovered_loss(id.site, origin)
             is_next = loss is not None and (loss.incarnation, loss.number + 1) >= id[1:]
             return is_next or not self._has_log
-        return bool(origin) and self._progress.lowest(origin) >= held.event.mark
+        return bool(origin) and self._progress.lowest(origin) >= held.mark
 
     def is_recovering(self, site: str, now: float) -> bool:
         """Return whether messages that the links to a site have lost are still expected."""
@@ -260,9 +257,8 @@ class Group:
         self.losses.pause(site)
         if state is LinkState.DISCONNECTED:
             # No live message comes from that site any more (R26).
-            for id, held in self._held.items():
-                if id.site == site:
-                    held.is_recovered = True
+            for held in self._held.of_site(site):
+                held.is_recovered = True
         return self._convert(self.core.disconnect(site, state, self._instant(now)))
 
     def make_offer(self, site: str, now: float) -> int:
@@ -319,11 +315,11 @@ class Group:
     def _instant(self, now: float) -> Instant:
         return Instant(now, self._read_clock(now))
 
-    def _read_message(
-        self, site: str, message: Message, bound: int, now: float
-    ) -> HeldEvent | HeldMessage:
+    def _read_message(self, site: str, message: Message, bound: int, now: float) -> Held:
         payload = decode_payload(message.payload)
         if isinstance(payload, ChannelMessage):
+            if message.length > 1:
+                raise ProtocolError(f"{site} sent a run that has no events")
             if payload.channel is Channel.SITES:
                 self._changes.check(site, message.id, payload.data, now)
             return HeldMessage(payload.channel, payload.data)
@@ -333,14 +329,12 @@ class Group:
         inbox = self._inboxes[site]
         effects: list[GroupEffect] = []
         packets, passed = inbox.take_ready(now)
-        for id in passed:
-            held = self._held.pop(id)
-            if isinstance(held, HeldEvent):
-                self._arrived.pop((held.flow, held.event.mark), None)
+        for message in passed:
+            self._runs.drop(message)
         begin = 0
         for index, packet in enumerate(packets):
             if isinstance(packet, Message):
-                missing = inbox.pass_message(packet.id)
+                missing = inbox.pass_message(packet.id, packet.length)
                 if missing is not None:
                     effects += self._receive(site, packets[begin:index], now)
                     begin, id = index, packet.id

@@ -10,7 +10,7 @@ from broker.errors import ProtocolError, VersionMismatch
 from broker.transport.order.wire import MAX_NAMES, Name
 from plugins.rcm.site_list import Records
 
-VERSION = 2
+VERSION = 3
 _Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=256)]
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 

@@ -1,9 +1,11 @@
-"""Messages that wait for their order: events, and others."""
+"""Messages that wait for their order: runs of events, and others."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import TypeAlias
 
 import attrs
 
@@ -11,30 +13,57 @@ from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
 from broker.transport.message import Message
+from broker.transport.order import MessageId
 from plugins.rcm.effects import DeliverBatch, GroupEffect
 from plugins.rcm.payload import Channel, Payload
 
 
 @attrs.define
-class HeldEvent:
-    """An event, alone in the range (after, upto] of its flow."""
+class HeldEvents:
+    """The events of a message, or of a run: all those in the range (after, upto] of their flow."""
 
     flow: str
     origin_node: str
     after: Mark
     upto: Mark
-    event: CarriedEvent
+    events: list[CarriedEvent]
     is_recovered: bool = False
     has_entry: bool = False
-    """The event has the entry of a message in time, with the stamp of its sender."""
+    """The events have the entries of messages in time, with the stamps of their sender."""
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    @property
+    def mark(self) -> Mark:
+        """Place of the first event."""
+        return self.events[0].mark
 
     def to_batch(self) -> FlowBatch:
-        return FlowBatch(self.flow, self.origin_node, self.after, self.upto, [self.event])
+        return FlowBatch(self.flow, self.origin_node, self.after, self.upto, self.events)
 
-    def to_payload(self, record: bytes) -> Payload:
-        """Return the payload of its message, with a record that has no entry."""
-        event = self.event._replace(record=record)
-        return Payload(pattern_of(self.flow), self.origin_node, self.after, self.upto, event)
+    def to_payload(self, records: Sequence[bytes]) -> Payload:
+        """Return the payload of the message, with records that have no entries."""
+        events = [
+            CarriedEvent(mark, record, document, level)
+            for (mark, _, document, level), record in zip(self.events, records, strict=True)
+        ]
+        return Payload(pattern_of(self.flow), self.origin_node, self.after, self.upto, events)
+
+    def cut(self, count: int) -> tuple[HeldEvents, HeldEvents]:
+        """Return the first events, and the others, each with its part of the range."""
+        end = self.events[count - 1].mark
+        return (
+            attrs.evolve(self, upto=end, events=self.events[:count]),
+            attrs.evolve(self, after=end, events=self.events[count:]),
+        )
+
+    def count_equal(self, events: Sequence[CarriedEvent]) -> int:
+        """Return how many of the first events have the same places as others."""
+        for index, (event, other) in enumerate(zip(self.events, events, strict=False)):
+            if event.mark != other.mark:
+                return index
+        return min(len(self.events), len(events))
 
 
 @attrs.define
@@ -47,6 +76,9 @@ class HeldMessage:
     copies: Sequence[Message] | None = None
     """Of an own message, each for some of the other sites; None: the data is for all."""
 
+    def __len__(self) -> int:
+        return 1
+
     def find_copy(self, site: str) -> int:
         """Return the index of the copy for a site, or -1."""
         for index, each in enumerate(self.copies or ()):
@@ -55,19 +87,77 @@ class HeldMessage:
         return -1
 
 
-def hold_events(batch: FlowBatch) -> Iterator[HeldEvent]:
-    """Yield the events of a batch, each with its part of the range."""
-    after = batch.after
-    for index, event in enumerate(batch.events):
-        upto = batch.upto if index == len(batch.events) - 1 else event.mark
-        yield HeldEvent(batch.flow, batch.origin_node, after, upto, event)
-        after = upto
+Held: TypeAlias = HeldEvents | HeldMessage
 
 
-def join_batches(held: Sequence[HeldEvent]) -> Iterator[FlowBatch]:
+class HeldTable:
+    """Messages and runs that wait for their delivery, each by the id of its first message."""
+
+    def __init__(self) -> None:
+        self._held: dict[MessageId, Held] = {}
+        self._numbers: dict[tuple[str, int], list[int]] = {}
+        """First numbers of each site and incarnation, in order."""
+
+    def __len__(self) -> int:
+        """Return the number of messages, without the runs around them."""
+        return sum(map(len, self._held.values()))
+
+    def __getitem__(self, first: MessageId) -> Held:
+        return self._held[first]
+
+    def get(self, first: MessageId) -> Held | None:
+        return self._held.get(first)
+
+    def of_site(self, site: str) -> Iterator[Held]:
+        return (held for id, held in self._held.items() if id.site == site)
+
+    def add(self, first: MessageId, held: Held) -> None:
+        if first not in self._held:
+            insort(self._numbers.setdefault(first[:2], []), first.number)
+        self._held[first] = held
+
+    def find_run(self, id: MessageId) -> MessageId | None:
+        """Return the id under which a message is held, alone or in a run."""
+        numbers = self._numbers.get(id[:2], ())
+        index = bisect_right(numbers, id.number) - 1
+        if index < 0:
+            return None
+        first = id._replace(number=numbers[index])
+        return first if id.number < first.number + len(self._held[first]) else None
+
+    def cut(self, first: MessageId, count: int) -> None:
+        """Hold the first messages of a run, and the others, each under an id of its own."""
+        held = self._held[first]
+        assert isinstance(held, HeldEvents)
+        self._held[first], rest = held.cut(count)
+        self.add(first.after(count), rest)
+
+    def take(self, id: MessageId, count: int = 1) -> list[tuple[MessageId, Held]]:
+        """Remove and return messages that follow each other, in as few runs as they are held."""
+        taken: list[tuple[MessageId, Held]] = []
+        end = id.number + count
+        while id.number < end:
+            held = self._held.get(id)
+            if held is None:
+                id = id.after(1)
+                continue
+            if len(held) > end - id.number:
+                self.cut(id, end - id.number)
+                held = self._held[id]
+            del self._held[id]
+            numbers = self._numbers[id[:2]]
+            del numbers[bisect_left(numbers, id.number)]
+            if not numbers:
+                del self._numbers[id[:2]]
+            taken.append((id, held))
+            id = id.after(len(held))
+        return taken
+
+
+def join_batches(held: Sequence[HeldEvents]) -> Iterator[FlowBatch]:
     """Join events that follow each other in one flow, and keep their order."""
     for (flow, node), group in groupby(held, lambda each: (each.flow, each.origin_node)):
-        run: list[HeldEvent] = []
+        run: list[HeldEvents] = []
         for each in group:
             if run and each.after != run[-1].upto:
                 yield _join(flow, node, run)
@@ -101,5 +191,8 @@ def _join_run(run: Sequence[GroupEffect]) -> GroupEffect:
     return DeliverBatch(attrs.evolve(batches[0], upto=batches[-1].upto, events=events))
 
 
-def _join(flow: str, node: str, run: Sequence[HeldEvent]) -> FlowBatch:
-    return FlowBatch(flow, node, run[0].after, run[-1].upto, [each.event for each in run])
+def _join(flow: str, node: str, run: Sequence[HeldEvents]) -> FlowBatch:
+    if len(run) == 1:
+        return run[0].to_batch()
+    events = [event for each in run for event in each.events]
+    return FlowBatch(flow, node, run[0].after, run[-1].upto, events)

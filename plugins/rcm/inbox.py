@@ -1,8 +1,8 @@
-"""Messages of one other site, in their order, until the node has their events.
+"""Messages and runs of one other site, in their order, until the node has their events.
 
 The node may hold back an event: events before it are missing, and come from a log first. Then all
 later packets of that site wait too, so that the order sees each message in its turn. Messages whose
-events came from a log go before packets with higher numbers.
+events came from a log go before packets with higher numbers. A run has the id of its first message.
 """
 
 from __future__ import annotations
@@ -80,11 +80,36 @@ class Inbox:
         """Return whether the event of a message has come from a log, or the order has got it."""
         return self.is_passed(id) or id in self._ready
 
-    def pass_message(self, id: MessageId) -> tuple[int, int] | None:
-        """Record that the order gets a message. Return the first and last missing number before
-        it, if there are some."""
+    def find_new(self, message: Message) -> list[Message]:
+        """Return the parts of a message or run whose events have not come from a log, and which the
+        order has not got."""
+        if message.length == 1 or not (self._recovered or self.is_passed(message.id)):
+            return [] if self.has_event(message.id) else [message]
+        new: list[Message] = []
+        first, rest = message.cut(1)
+        while True:
+            if not self.has_event(first.id):
+                if new and new[-1].id.number + new[-1].length == first.id.number:
+                    new[-1] = new[-1]._replace(length=new[-1].length + 1)
+                else:
+                    new.append(first)
+            if not rest.length:
+                return new
+            first, rest = rest.cut(1)
+
+    def cut_run(self, id: MessageId, count: int) -> None:
+        """Let the first messages of a waiting run, and the others, be two runs."""
+        for index, packet in enumerate(self._packets):
+            if isinstance(packet, Message) and packet.id == id:
+                self._packets[index], rest = packet.cut(count)
+                self._packets.insert(index + 1, rest)
+                return
+
+    def pass_message(self, id: MessageId, count: int = 1) -> tuple[int, int] | None:
+        """Record that the order gets a message, or a run. Return the first and last missing number
+        before it, if there are some."""
         missing = self.find_missing(id)
-        self._next = id.incarnation, id.number + 1
+        self._next = id.incarnation, id.number + count
         return missing
 
     def find_missing(self, id: MessageId) -> tuple[int, int] | None:
@@ -97,14 +122,14 @@ class Inbox:
             (first, id.number - 1) if incarnation <= id.incarnation and first < id.number else None
         )
 
-    def take_ready(self, now: float) -> tuple[list[Packet], list[MessageId]]:
-        """Remove and return the packets that the order may get now, and the ids of messages that it
-        must not get: it has got later ones.
+    def take_ready(self, now: float) -> tuple[list[Packet], list[Message]]:
+        """Remove and return the packets that the order may get now, and the messages that it must
+        not get: it has got later ones.
 
         The caller calls `pass_message` for each message before the next call.
         """
         taken: list[Packet] = []
-        passed: list[MessageId] = []
+        passed: list[Message] = []
         following = self._next
         self._look_at = None
         packets, recovered = self._packets, self._recovered
@@ -118,9 +143,13 @@ class Inbox:
             if is_recovered:
                 id, packet = recovered[0]
             if following is not None and (id.incarnation, id.number) < following:
-                passed.append(id)
+                if (id.incarnation, packet.last) >= following:
+                    self._cut_passed(packet, following[1] - id.number)
+                    packet = self._packets[0]
+                    assert isinstance(packet, Message)
+                passed.append(packet)
             elif self._may_pass(id, following, now):
-                following = id.incarnation, id.number + 1
+                following = id.incarnation, id.number + packet.length
                 taken.append(packet)
             else:
                 break
@@ -131,6 +160,12 @@ class Inbox:
                 self._bytes -= len(packet.payload)
                 packets.popleft()
         return taken, passed
+
+    def _cut_passed(self, run: Message, count: int) -> None:
+        """Cut the first run in two, of which the order must not get the first one."""
+        self.cut_run(run.id, count)
+        if run.id in self._ready:
+            self._ready[run.id.after(count)] = self._ready[run.id]
 
     def next_timeout(self) -> float | None:
         return self._look_at

@@ -1,4 +1,4 @@
-"""Payload of a message of a group: one event with its range of the origin's flow, or bytes."""
+"""Payload of a message of a group: events with their range of the origin's flow, or bytes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ _Mark: TypeAlias = tuple[
 
 #: Bytes in one message that is no event.
 MOST_DATA = 1 << 20
+#: Events of one run.
+MOST_EVENTS = 1_000
+
+
+#: Place, record, document, and rank of the security level.
+_Event: TypeAlias = tuple[_Mark, bytes, bytes, Annotated[int, msgspec.Meta(ge=0, le=2)]]
 
 
 class Channel(enum.IntEnum):
@@ -30,15 +36,12 @@ class Channel(enum.IntEnum):
     SITES = 2
 
 
-class _Event(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=1):
+class _Events(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=1):
     pattern: Annotated[str, msgspec.Meta(max_length=256)]
     origin_node: Annotated[str, msgspec.Meta(max_length=1024)]
     after: _Mark
     upto: _Mark
-    mark: _Mark
-    level: Annotated[int, msgspec.Meta(ge=0, le=2)]
-    record: bytes
-    document: bytes
+    events: Annotated[list[_Event], msgspec.Meta(min_length=1, max_length=MOST_EVENTS)]
 
 
 class ChannelMessage(
@@ -50,20 +53,20 @@ class ChannelMessage(
     data: Annotated[bytes, msgspec.Meta(max_length=MOST_DATA)]
 
 
-_decoder = msgspec.msgpack.Decoder(_Event | ChannelMessage)
+_decoder = msgspec.msgpack.Decoder(_Events | ChannelMessage)
 _encode = msgspec.msgpack.Encoder().encode
 
 
 @attrs.frozen
 class Payload:
-    """An event: the range (after, upto] of its flow has no other one."""
+    """The events of a message or run: all those in the range (after, upto] of their flow."""
 
     pattern: str
     origin_node: str
     """Address of the node that serves the origin's log."""
     after: Mark
     upto: Mark
-    event: CarriedEvent
+    events: list[CarriedEvent]
 
     def flow_of(self, origin: str) -> str:
         return make_flow(origin, self.pattern)
@@ -72,13 +75,9 @@ class Payload:
 def encode_payload(payload: Payload | ChannelMessage) -> bytes:
     if isinstance(payload, ChannelMessage):
         return _encode(payload)
-    event = payload.event
-    return _encode(
-        _Event(
-            *(payload.pattern, payload.origin_node, payload.after, payload.upto),
-            *(event.mark, event.level, event.record, event.document),
-        )
-    )
+    of = payload.pattern, payload.origin_node, payload.after, payload.upto, payload.events
+    # An event is a tuple of these fields.
+    return _encode(_Events(*of))  # type: ignore[arg-type]
 
 
 def decode_payload(data: bytes) -> Payload | ChannelMessage:
@@ -89,7 +88,12 @@ def decode_payload(data: bytes) -> Payload | ChannelMessage:
         raise ProtocolError(f"malformed message of a group: {error}") from None
     if isinstance(found, ChannelMessage):
         return found
-    if not found.after < found.mark <= found.upto:
+    events = [CarriedEvent(*each) for each in found.events]
+    before = found.after
+    for event in events:
+        if event.mark <= before:
+            raise ProtocolError("the places of events do not rise in their range")
+        before = event.mark
+    if before > found.upto:
         raise ProtocolError("the place of an event is not in its range")
-    event = CarriedEvent(found.mark, found.record, found.document, found.level)
-    return Payload(found.pattern, found.origin_node, found.after, found.upto, event)
+    return Payload(found.pattern, found.origin_node, found.after, found.upto, events)

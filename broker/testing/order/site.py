@@ -68,22 +68,28 @@ class Site:
     ) -> None:
         """Stamp messages, commit them in this time, and release them if the commit succeeds.
 
-        Commits end in the order in which they began.
+        Those of a commit are one run, if the variant has runs. Commits end in the order in which
+        they began.
         """
         now = self._loop.now
         self.core.stamp(messages, self._instant())
         self._committed_at = max(self._committed_at, now + commit)
         self._run.commits[self.process].append((now, self._committed_at))
         end = self._end_failed_commit if fails else self._end_commit
-        payloads = [payload] * messages
-        self._loop.call_at(self._committed_at, end, payloads, now, self._failures)
+        counts = [messages] if self.core.has_runs else [1] * messages
+        self._loop.call_at(self._committed_at, end, payload, counts, now, self._failures)
 
-    def _end_commit(self, payloads: Sequence[bytes], begin: float, failures: int) -> None:
+    def _end_commit(
+        self, payload: bytes, counts: Sequence[int], begin: float, failures: int
+    ) -> None:
         if failures == self._failures:
             self._commit_time = self._loop.now - begin
-            self._call(lambda: self.core.release(payloads, self._instant()))
+            payloads = [payload] * len(counts)
+            self._call(lambda: self.core.release(payloads, self._instant(), counts))
 
-    def _end_failed_commit(self, payloads: Sequence[bytes], begin: float, failures: int) -> None:
+    def _end_failed_commit(
+        self, payload: bytes, counts: Sequence[int], begin: float, failures: int
+    ) -> None:
         """All commits under way fail."""
         if failures == self._failures:
             self._failures += 1
@@ -155,10 +161,11 @@ class Site:
     def _receive_batch(self, peer: str, batch: list[object]) -> None:
         for packet in batch:
             if isinstance(packet, Message):
-                id = packet.id
-                self._record_missing(id._replace(number=id.number - 1))
-                self._numbers[peer] = id
-                self._run.received[self.process].setdefault(id, self._loop.now)
+                ids = ids_of(packet)
+                self._record_missing(packet.id.after(-1))
+                self._numbers[peer] = ids[-1]
+                for id in ids:
+                    self._run.received[self.process].setdefault(id, self._loop.now)
         if batch:
             self._call(lambda: self.core.receive(peer, batch, self._instant()))
 
@@ -189,8 +196,11 @@ class Site:
                     known = (each for each in self.links if each in self.members)
                     self._send(packet, tuple(known) if sites is None else sites)
             case Deliver(message, stamp, late):
-                delivery = Delivery(self._loop.now, message.id, stamp, late)
-                self._run.deliveries[self.process].append(delivery)
+                now = self._loop.now
+                self._run.deliveries[self.process] += [
+                    Delivery(now, message.id.after(index), stamp.after(index), late)
+                    for index in range(message.length)
+                ]
                 if message.payload:
                     self._change_sites(message.payload, stamp, message.id)
             case Move(id, before, stamp, late):
@@ -205,11 +215,11 @@ class Site:
     def _send(self, packet: object, sites: Sequence[str]) -> None:
         accepted = self.send_packet(packet, sites)
         if isinstance(packet, Message):
-            now, self.last_sent = self._loop.now, packet.id
-            self._run.sent[packet.id] = Sent(
-                now, frozenset((*accepted, self.name)), self._commit_time
-            )
-            self._run.received[self.process][packet.id] = now
+            now, ids = self._loop.now, ids_of(packet)
+            self.last_sent = ids[-1]
+            sent = Sent(now, frozenset((*accepted, self.name)), self._commit_time)
+            self._run.sent.update(dict.fromkeys(ids, sent))
+            self._run.received[self.process].update(dict.fromkeys(ids, now))
 
     def _send_copies(self, packet: object, sites: Sequence[str]) -> list[str]:
         return [site for site in sites if self.links[site].send(packet)]
@@ -240,3 +250,8 @@ class Site:
             now, sender = self._loop.now, (last.site, last.incarnation)
             self._run.missing.append(Missing(now, self.process, sender, first, last.number))
             self._numbers[last.site] = last
+
+
+def ids_of(message: Message) -> list[MessageId]:
+    """Return the ids of a message, or of all messages of a run."""
+    return [message.id.after(index) for index in range(message.length)]

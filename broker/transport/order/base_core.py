@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 from broker.errors import ProtocolError
 from broker.transport.effects import Failed
@@ -27,6 +28,8 @@ class Origin:
 class OrderCore:
     """The part that all variants share. A variant decides about stamps and times of delivery."""
 
+    has_runs = True
+
     def __init__(self, site: str, incarnation: int, settings: OrderSettings) -> None:
         self.site = site
         self.connected: frozenset[str] = frozenset()
@@ -41,19 +44,28 @@ class OrderCore:
 
     # ----------------------------------------------------------------- of the interface
 
-    def stamp(self, count: int, at: Instant) -> list[Reserved]:
-        first = self._sent + len(self._reserved) + 1
-        numbers = range(first, first + count)
-        reserved = list(map(Reserved, numbers, self._next_stamps(count, at)))
-        self._reserved += reserved
+    def stamp(self, count: int, at: Instant) -> Reserved:
+        last = self._reserved[-1] if self._reserved else Reserved(self._sent + 1, None, 0)
+        reserved = Reserved(last.number + last.length, self._next_stamp(count, at), count)
+        self._reserved.append(reserved)
         return reserved
 
-    def release(self, payloads: Sequence[bytes], at: Instant) -> list[OrderEffect]:
+    def release(
+        self, payloads: Sequence[bytes], at: Instant, counts: Sequence[int] = ()
+    ) -> list[OrderEffect]:
         messages: list[Message] = []
-        for payload in payloads:
-            self._sent, stamp = self._reserved.popleft()
-            id = MessageId(self.site, self._incarnation, self._sent)
-            messages.append(Message(id, payload, self.connected, stamp))
+        reserved = self._reserved
+        for payload, count in zip(payloads, counts or repeat(1, len(payloads)), strict=True):
+            first = reserved[0]
+            if count < first.length:
+                reserved[0] = first.without(count)
+            elif count == first.length:
+                reserved.popleft()
+            else:
+                raise IndexError(f"a run of {count} messages with {first.length} stamps")
+            id = MessageId(self.site, self._incarnation, first.number)
+            messages.append(Message(id, payload, self.connected, first.stamp, count))
+            self._sent = id.number + count - 1
         own = self._add_own_messages(messages, at)
         return [Send(messages), *own, *self._advance(at)]
 
@@ -98,8 +110,8 @@ class OrderCore:
 
     # ----------------------------------------------------------------- of the variants
 
-    def _next_stamps(self, count: int, at: Instant) -> Iterable[Stamp | None]:
-        """Return stamps of the next own messages."""
+    def _next_stamp(self, count: int, at: Instant) -> Stamp | None:
+        """Return the first stamp of the next own messages."""
         raise NotImplementedError
 
     def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> Iterable[OrderEffect]:
@@ -122,8 +134,11 @@ class OrderCore:
     def _is_full(self) -> bool:
         return self._waiting_bytes > self._settings.queue
 
-    def _is_new(self, site: str, message: Message) -> bool:
-        """Return False for a duplicate. Raises `ProtocolError` for a wrong sender."""
+    def _take_new(self, site: str, message: Message) -> Message | None:
+        """Return the new part of a message; None for a duplicate.
+
+        Raises `ProtocolError` for a wrong sender.
+        """
         if self._is_full:
             raise ProtocolError(f"a message of {site} is beyond the bound of the queue")
         id = message.id
@@ -133,17 +148,20 @@ class OrderCore:
         if id.incarnation < origin.incarnation:
             raise ProtocolError(f"{site} sent a message of its incarnation {id.incarnation}")
         if id.number <= origin.number:
-            self.duplicates += 1
-            return False
+            duplicates = min(message.length, origin.number - id.number + 1)
+            self.duplicates += duplicates
+            if duplicates == message.length:
+                return None
+            message = message.cut(duplicates)[1]
         if message.stamp is not None:
             time, name = message.stamp
             if name != site:
                 raise ProtocolError(f"{site} sent a stamp of {name}")
             if origin.time is not None and time <= origin.time:
                 raise ProtocolError(f"the stamps of {site} fall to {time}")
-            origin.time = time
-        origin.number = id.number
-        return True
+            origin.time = time + message.length - 1
+        origin.number = message.last
+        return message
 
     def _origin(self, id: MessageId) -> Origin:
         origin = self._origins.get(id.site)
@@ -152,7 +170,8 @@ class OrderCore:
         return origin
 
     def _deliver(self, message: Message, stamp: Stamp) -> Deliver:
-        return Deliver(message, stamp, self._history.add(stamp, message.id))
+        """Deliver a message, or a run that is in time."""
+        return Deliver(message, stamp, self._history.add(stamp, message.id, message.length))
 
     def _suspect(self, site: str, reason: str) -> Suspect:
         self.connected -= {site}

@@ -42,20 +42,26 @@ class IOrderCore(Interface):
     connected: frozenset[str] = Attribute("sites for which this core waits")
     duplicates: int = Attribute("count of dropped messages that came twice")
     refused: int = Attribute("count of wrong packets")
+    has_runs: bool = Attribute("True if one payload may be that of several messages")
     floor: int = Attribute(
         "clock, or epoch counter: store it before effects are applied, for the next incarnation. "
         "No reserved stamp is above it"
     )
 
-    def stamp(count: int, at: Instant) -> list[Reserved]:
+    def stamp(count: int, at: Instant) -> Reserved:
         """Reserve numbers and stamps of the next own messages.
 
-        Numbers follow each other, and stamps rise. `Reserved.stamp` is None for the sequencer. The
-        owner bounds the number of reserved stamps.
+        Both follow each other by one. `Reserved.stamp` is None for the sequencer. The owner bounds
+        the number of reserved stamps.
         """
 
-    def release(payloads: Sequence[bytes], at: Instant) -> list[OrderEffect]:
+    def release(
+        payloads: Sequence[bytes], at: Instant, counts: Sequence[int] = ()
+    ) -> list[OrderEffect]:
         """Send the messages of the first reserved stamps, at least one, after their commit.
+
+        `counts` are the numbers of messages of each payload, a run whose stamps were reserved
+        together; without them each payload is one message. Where `has_runs` is False all are one.
 
         The first effect sends all of them in one packet. So the owner bounds their number, to
         `wire.MAX_MESSAGES`, and their size. The site delivers them through the order too (K36).

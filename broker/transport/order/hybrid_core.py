@@ -8,7 +8,6 @@ from broker.transport.order.contract import IOrderCore
 from broker.transport.order.effects import OrderEffect
 from broker.transport.order.instant import MICROSECONDS, Instant
 from broker.transport.order.logical_core import NEGOTIATION, LogicalCore
-from broker.transport.order.packet import Stamp
 from broker.transport.order.settings import OrderSettings
 from broker.transport.order.stamped_core import StampedCore
 
@@ -58,16 +57,16 @@ class HybridCore(LogicalCore):
     def _check_time(self, site: str, time: int, at: Instant) -> None:
         StampedCore._check_time(self, site, time, at)
 
-    def _next_time(self, at: Instant) -> int:
-        self._clock = max(self._clock + 1, at.site_clock)
-        return self._clock
+    def _next_time(self, count: int, at: Instant) -> int:
+        first = max(self._clock + 1, at.site_clock)
+        self._clock = first + count - 1
+        return first
 
-    def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
-        if at.site_clock >= stamp.time + self._delta:
-            return True
+    def _due_time(self, at: Instant) -> int:
+        old = at.site_clock - self._delta
         if self._offered_at and at.now < self._offer_end:
-            return False
-        return super()._is_ready(stamp, at)
+            return old
+        return max(old, super()._due_time(at))
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
         effects = super()._advance(at)

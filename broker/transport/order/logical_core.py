@@ -16,6 +16,8 @@ from broker.transport.order.settings import OrderSettings
 from broker.transport.order.stamped_core import StampedCore
 from broker.transport.view import LinkState
 
+#: All times are below it.
+MOST_TIME = 2**63
 #: A time further ahead of the own clock is an error.
 MOST_AHEAD = 2**40
 #: Seconds for which an own offer goes before that of a site with a larger name.
@@ -52,7 +54,7 @@ class LogicalCore(StampedCore):
         # Times of own offers to sites that are not connected.
         self._offered_at: dict[str, float] = {}
         self._announce_at: float | None = None
-        # Messages in the queue with the times of their arrivals, the earliest first.
+        # Last stamps of queued messages, with the times of their arrivals, the earliest first.
         self._waiting: deque[tuple[float, Stamp]] = deque()
         self._overdue_at: float | None = None
 
@@ -136,15 +138,17 @@ class LogicalCore(StampedCore):
         if time > self._clock + MOST_AHEAD:
             raise ProtocolError(f"the time {time} of {site} is too far ahead of {self._clock}")
 
-    def _next_time(self, at: Instant) -> int:
-        self._clock += 1
-        return self._clock
+    def _next_time(self, count: int, at: Instant) -> int:
+        first = self._clock + 1
+        self._clock += count
+        return first
 
     # ----------------------------------------------------------------- of the clocks
 
     def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> Iterable[OrderEffect]:
-        assert messages[-1].stamp is not None
-        time = messages[-1].stamp.time
+        last = messages[-1].last_stamp
+        assert last is not None
+        time = last.time
         self._highest = max(self._highest, time)
         self._announced.update(dict.fromkeys(self.connected, time))
         return super()._add_own_messages(messages, at)
@@ -158,9 +162,11 @@ class LogicalCore(StampedCore):
         self._overdue_at = self._waiting[0][0] + patience if self._waiting else None
         return effects + self._suspect_slow_sites(at) if self._is_full else effects
 
-    def _enqueue(self, stamp: Stamp, message: Message, at: Instant) -> None:
-        super()._enqueue(stamp, message, at)
-        self._waiting.append((at.now, stamp))
+    def _enqueue(self, message: Message, at: Instant) -> None:
+        super()._enqueue(message, at)
+        last = message.last_stamp
+        assert last is not None
+        self._waiting.append((at.now, last))
 
     def _suspect_slow_sites(self, at: Instant) -> list[OrderEffect]:
         """Wait no longer for sites whose clocks do not come, although their packets may."""
@@ -199,12 +205,8 @@ class LogicalCore(StampedCore):
         if site in self.connected:
             self._clocks[site] = max(self._clocks[site], time)
 
-    def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
-        time, clocks = stamp.time, self._clocks
-        for site in self.connected:
-            if clocks[site] < time:
-                return False
-        return True
+    def _due_time(self, at: Instant) -> int:
+        return min((self._clocks[site] for site in self.connected), default=MOST_TIME)
 
     def _uninformed_sites(self) -> set[str]:
         told = self._public_clock

@@ -56,15 +56,16 @@ class RealTimeCore(StampedCore):
     def _timeouts(self) -> tuple[float | None]:
         return (self._due,)
 
-    def _next_time(self, at: Instant) -> int:
-        self._last = max(self._last + 1, at.site_clock)
-        return self._last
+    def _next_time(self, count: int, at: Instant) -> int:
+        first = max(self._last + 1, at.site_clock)
+        self._last = first + count - 1
+        return first
 
     def _merge(self, site: str, time: int, at: Instant) -> None:
         pass
 
-    def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
-        return at.site_clock >= stamp.time + self._delta
+    def _due_time(self, at: Instant) -> int:
+        return at.site_clock - self._delta
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
         effects = super()._advance(at)

@@ -31,16 +31,16 @@ class StampedCore(OrderCore):
 
     # ----------------------------------------------------------------- of the variants
 
-    def _next_time(self, at: Instant) -> int:
-        """Return the time of the next own stamp."""
+    def _next_time(self, count: int, at: Instant) -> int:
+        """Return the time of the first one of the next own stamps."""
         raise NotImplementedError
 
     def _merge(self, site: str, time: int, at: Instant) -> None:
         """Handle the time of a stamp or clock of a site. Raises `ProtocolError`."""
         raise NotImplementedError
 
-    def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
-        """Return True if the lowest message in the queue is due."""
+    def _due_time(self, at: Instant) -> int:
+        """Return the highest time of messages that are due."""
         raise NotImplementedError
 
     def check_stamp(self, site: str, stamp: Stamp, at: Instant) -> None:
@@ -48,59 +48,91 @@ class StampedCore(OrderCore):
 
     # ----------------------------------------------------------------- of the queue
 
-    def _next_stamps(self, count: int, at: Instant) -> Iterable[Stamp]:
-        return [Stamp(self._next_time(at), self.site) for _ in range(count)]
+    def _next_stamp(self, count: int, at: Instant) -> Stamp:
+        return Stamp(self._next_time(count, at), self.site)
 
     def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> Iterable[OrderEffect]:
         for message in messages:
-            assert message.stamp is not None
-            self._enqueue(message.stamp, message, at)
+            self._enqueue(message, at)
         return ()
+
+    @property
+    def _lowest_reserved(self) -> Stamp | None:
+        return self._reserved[0].stamp if self._reserved else None
 
     @property
     def _lowest_stamp(self) -> Stamp | None:
         """The lowest stamp in the queue. None if a reserved one is below it."""
-        lowest = self._queue[0][0] if self._queue else None
-        reserved = self._reserved[0].stamp if self._reserved else None
+        lowest, reserved = self._queue[0][0] if self._queue else None, self._lowest_reserved
         return None if lowest and reserved and reserved < lowest else lowest
 
     def _below_reserved(self, time: int) -> int:
         """Return the highest time, up to this one, that is below the reserved stamps."""
-        if self._reserved and (stamp := self._reserved[0].stamp):
-            return min(time, stamp.time - 1)
-        return time
+        stamp = self._lowest_reserved
+        return min(time, stamp.time - 1) if stamp else time
 
     def _accept_packet(self, site: str, packet: Packet, at: Instant) -> Iterable[OrderEffect]:
         if not isinstance(packet, Message) or packet.stamp is None:
             raise ProtocolError(f"{site} sent a packet of another variant")
-        stamp = packet.stamp
-        self._check_time(site, stamp.time, at)
-        if not self._is_new(site, packet):
+        self._check_time(site, packet.stamp.time + packet.length - 1, at)
+        message = self._take_new(site, packet)
+        if message is None:
             return ()
-        self._merge(site, stamp.time, at)
-        if not self._history.is_late(stamp, packet.id.number):
-            self._enqueue(stamp, packet, at)
-            return ()
-        late: list[OrderEffect] = [self._deliver(packet, stamp)]
-        is_current = self.site in packet.connected and stamp.time > self._answers.get(site, 0)
+        assert message.stamp is not None
+        self._merge(site, message.stamp.time + message.length - 1, at)
+        effects: list[OrderEffect] = []
+        for _ in range(self._history.count_late(message.stamp, message.id.number, message.length)):
+            late, message = message.cut(1)
+            effects += self._deliver_late(site, late)
+        if message.length:
+            self._enqueue(message, at)
+        return effects
+
+    def _deliver_late(self, site: str, message: Message) -> Iterable[OrderEffect]:
+        stamp = message.stamp
+        assert stamp is not None
+        delivery = self._deliver(message, stamp)
+        is_current = self.site in message.connected and stamp.time > self._answers.get(site, 0)
         if site in self.connected and is_current:
-            late.insert(0, self._suspect(site, LATE))
-        return late
+            return self._suspect(site, LATE), delivery
+        return (delivery,)
 
     def _check_time(self, site: str, time: int, at: Instant) -> None:
         """Raises `ProtocolError` for a time too far ahead."""
         if time > at.site_clock + self._settings.clock_bound * MICROSECONDS:
             raise ProtocolError(f"a stamp of {site} is too far ahead: {time}")
 
-    def _enqueue(self, stamp: Stamp, message: Message, at: Instant) -> None:
-        heappush(self._queue, (stamp, self._arrivals, message))
-        self._arrivals += 1
+    def _enqueue(self, message: Message, at: Instant) -> None:
+        self._push(message)
         self._waiting_bytes += message.cost
+
+    def _push(self, message: Message) -> None:
+        assert message.stamp is not None
+        heappush(self._queue, (message.stamp, self._arrivals, message))
+        self._arrivals += 1
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
         effects: list[OrderEffect] = []
-        while (stamp := self._lowest_stamp) and self._is_ready(stamp, at):
-            message = heappop(self._queue)[2]
+        if not self._queue:
+            return effects
+        queue, due = self._queue, self._due_time(at)
+        while (stamp := self._lowest_stamp) and stamp.time <= due:
+            message = heappop(queue)[2]
+            if message.length > 1:
+                message = self._cut_at_due(message, stamp, due)
             self._waiting_bytes -= message.cost
             effects.append(self._deliver(message, stamp))
         return effects
+
+    def _cut_at_due(self, message: Message, stamp: Stamp, due: int) -> Message:
+        """Return the begin of a run that is due, and below all other stamps; queue the rest."""
+        count = min(message.length, due - stamp.time + 1)
+        others = [self._queue[0][0]] if self._queue else []
+        if (reserved := self._lowest_reserved) is not None:
+            others.append(reserved)
+        for other in others:
+            count = min(count, max(stamp.count_below(other), 1))
+        if count < message.length:
+            message, rest = message.cut(count)
+            self._push(rest)
+        return message

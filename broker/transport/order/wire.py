@@ -23,7 +23,7 @@ from broker.transport.order.packet import Clock, Message, MessageId, Stamp
 MAX_SITES: Final = 32
 #: Of a table, with sites that have left.
 MAX_NAMES: Final = 512
-#: Of one packet.
+#: Of one packet, and of one run.
 MAX_MESSAGES: Final = 10_000
 
 Site: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_NAMES)]
@@ -36,6 +36,7 @@ Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
 Time: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Incarnation: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Number: TypeAlias = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+RunLength: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_MESSAGES)]
 
 
 class Packed(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -48,10 +49,12 @@ class PackedMessages(Packed, frozen=True, tag=1):
     incarnation: Incarnation
     first: Number
     connected: Mask
-    #: The first stamp, and the difference of each further one to the one before. Without stamps
-    #: for the sequencer.
+    #: The stamp of the first payload, and the difference of each further one to the one before.
+    #: Without stamps for the sequencer.
     stamps: Annotated[tuple[Time, ...], Meta(max_length=MAX_MESSAGES)]
     payloads: Annotated[tuple[bytes, ...], Meta(min_length=1, max_length=MAX_MESSAGES)]
+    #: Messages of each payload, a run; empty if each is one.
+    counts: Annotated[tuple[RunLength, ...], Meta(max_length=MAX_MESSAGES)] = ()
 
 
 class PackedClock(Packed, frozen=True, tag=2):
@@ -186,7 +189,10 @@ class PacketCodec:
         _, incarnation, number = first.id
         connected = self._sites.mask_of(first.connected)
         payloads = tuple(message.payload for message in messages)
-        return PackedMessages(incarnation, number, connected, stamps, payloads)
+        counts = tuple(message.length for message in messages)
+        if sum(counts) == len(counts):
+            counts = ()
+        return PackedMessages(incarnation, number, connected, stamps, payloads, counts)
 
     def _unpack_messages(self, site: str, packed: PackedMessages) -> list[Packet]:
         connected = self._sender.names_of(packed.connected)
@@ -196,12 +202,15 @@ class PacketCodec:
             stamps = [Stamp(time, site) for time in accumulate(packed.stamps)]
             if len(stamps) != len(payloads):
                 raise ProtocolError(f"{len(stamps)} stamps of {len(payloads)} messages")
-        last = packed.first + len(payloads) - 1
-        if max(last, sum(packed.stamps)) >= 2**63:
+        counts = packed.counts or (1,) * len(payloads)
+        if len(counts) != len(payloads):
+            raise ProtocolError(f"{len(counts)} runs of {len(payloads)} payloads")
+        numbers = list(accumulate(counts, initial=packed.first))
+        if max(numbers[-1], sum(packed.stamps) + counts[-1]) > 2**63:
             raise ProtocolError("a number or stamp above 63 bits")
         return [
-            Message(MessageId(site, incarnation, number), payload, connected, stamp)
-            for number, payload, stamp in zip(
-                range(packed.first, last + 1), payloads, stamps, strict=True
+            Message(MessageId(site, incarnation, number), payload, connected, stamp, count)
+            for number, payload, stamp, count in zip(
+                numbers, payloads, stamps, counts, strict=False
             )
         ]

@@ -149,6 +149,7 @@ class _SentMessages(msgspec.Struct, array_like=True, frozen=True, tag=1):
     connected: msgspec.Raw
     stamps: msgspec.Raw
     payloads: tuple[msgspec.Raw, ...]
+    counts: tuple[int, ...]
 
 
 _decode_sent = msgspec.msgpack.Decoder(_SentMessages).decode
@@ -170,4 +171,5 @@ def read_sent(data: bytes) -> SentPacket:
     except msgspec.ValidationError:
         return SentPacket(0, 0, 0, len(data))
     extra = len(data) - sum(memoryview(each).nbytes for each in sent.payloads)
-    return SentPacket(sent.incarnation, sent.first, len(sent.payloads), extra)
+    count = sum(sent.counts) or len(sent.payloads)
+    return SentPacket(sent.incarnation, sent.first, count, extra)

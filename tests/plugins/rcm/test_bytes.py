@@ -28,9 +28,11 @@ from plugins.rcm.payload import Channel, ChannelMessage, Payload, decode_payload
 from plugins.rcm.site_change import decode_change, encode_change
 from plugins.rcm.site_list import MOST_LEFT, Change, SiteRecord
 
-PAYLOAD = Payload("ops.>", "alps/a", (1, 3), (1, 5), CarriedEvent((1, 4), b"\x90", b"<e/>", 1))
+EVENT = CarriedEvent((1, 4), b"\x90", b"<e/>", 1)
+PAYLOAD = Payload("ops.>", "alps/a", (1, 3), (1, 5), [EVENT])
+RUN = Payload("ops.>", "alps/a", (1, 3), (1, 5), [EVENT, EVENT._replace(mark=(1, 5))])
 MESSAGE = ChannelMessage(Channel.CLIENTS, b"hi")
-TERMS = Terms(2, "hybrid", 0.25)
+TERMS = Terms(3, "hybrid", 0.25)
 ADDRESS = "tcp:host=h:port=1"
 SITES = (
     SiteRecord("a", ADDRESS, True),
@@ -44,11 +46,15 @@ CHANGE = encode_change(SITES[0])
 
 def test_golden_bytes() -> None:
     assert encode_payload(PAYLOAD).hex() == (
-        "9901a56f70732e3ea6616c70732f6192010392010592010401c40190c4043c652f3e"
+        "9601a56f70732e3ea6616c70732f619201039201059194920104c40190c4043c652f3e01"
+    )
+    assert encode_payload(RUN).hex() == (
+        "9601a56f70732e3ea6616c70732f619201039201059294920104c40190c4043c652f3e01"
+        "94920105c40190c4043c652f3e01"
     )
     assert encode_payload(MESSAGE).hex() == "930201c4026869"
     assert encode_offer(OFFER).hex() == (
-        "969302a6687962726964cb3fd0000000000000a4303132339403012892012c0792a161a162"
+        "969303a6687962726964cb3fd0000000000000a4303132339403012892012c0792a161a162"
         "9294a161b17463703a686f73743d683a706f72743d31c3c0"
         "94a162a0c295cf0000010000000000a161a1610309"
     )
@@ -57,7 +63,7 @@ def test_golden_bytes() -> None:
 
 
 def test_what_is_encoded_is_decoded() -> None:
-    for payload in (PAYLOAD, MESSAGE):
+    for payload in (PAYLOAD, RUN, MESSAGE):
         assert decode_payload(encode_payload(payload)) == payload
     assert decode_offer(encode_offer(OFFER)) == OFFER
     unready = msgspec.structs.replace(OFFER, clock=None)
@@ -67,15 +73,16 @@ def test_what_is_encoded_is_decoded() -> None:
 
 @pytest.mark.parametrize("mark", [(1, 3), (1, 6)])
 def test_an_event_outside_of_its_range_is_refused(mark: tuple[int, int]) -> None:
-    wrong = attrs.evolve(PAYLOAD, event=PAYLOAD.event._replace(mark=mark))
-    with pytest.raises(ProtocolError):
-        decode_payload(encode_payload(wrong))
+    for events in ([EVENT._replace(mark=mark)], [EVENT, EVENT._replace(mark=mark)], [EVENT, EVENT]):
+        with pytest.raises(ProtocolError):
+            decode_payload(encode_payload(attrs.evolve(PAYLOAD, events=events)))
 
 
 def test_wrong_bytes_give_protocol_errors_only() -> None:
     random = Random(1)
     for decode, good in (
         (decode_payload, encode_payload(PAYLOAD)),
+        (decode_payload, encode_payload(RUN)),
         (decode_payload, encode_payload(MESSAGE)),
         (decode_offer, encode_offer(OFFER)),
         (decode_answer, encode_answer(ANSWER)),
@@ -99,7 +106,7 @@ def test_wrong_bytes_give_protocol_errors_only() -> None:
     [
         (msgspec.structs.replace(TERMS, order="logical"), "order is logical there and hybrid here"),
         (msgspec.structs.replace(TERMS, delta=0.5), "delta is 0.5 there and 0.25 here"),
-        (msgspec.structs.replace(TERMS, version=3), "version is 3 there and 2 here"),
+        (msgspec.structs.replace(TERMS, version=4), "version is 4 there and 3 here"),
     ],
 )
 def test_sites_that_differ_refuse_each_other_with_both_values(other: Terms, text: str) -> None:

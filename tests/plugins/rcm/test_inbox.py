@@ -89,7 +89,7 @@ def test_messages_behind_later_ones_are_dropped() -> None:
         inbox.add_ready(message(each).id, 0.0)
     packets, passed = inbox.take_ready(0.0)
     assert [each.id.number for each in packets if isinstance(each, Message)] == [3]
-    assert [id.number for id in passed] == [1, 2]
+    assert [each.id.number for each in passed] == [1, 2]
 
 
 def test_a_new_incarnation_begins_with_any_number() -> None:

@@ -99,11 +99,14 @@ class Group:
         self.release(site, *payloads)
 
     def stamp(self, site: str, count: int = 1) -> list[Reserved]:
-        return self.cores[site].stamp(count, self.at)
+        """Reserve stamps, and return each alone."""
+        rest = self.cores[site].stamp(count, self.at)
+        return [rest.without(index)._replace(length=1) for index in range(count)]
 
-    def release(self, site: str, *payloads: str) -> None:
-        encoded = [payload.encode() for payload in payloads]
-        self.apply(site, self.cores[site].release(encoded, self.at))
+    def release(self, site: str, *payloads: str, count: int = 1) -> None:
+        """Release messages, or runs of `count` messages."""
+        encoded, counts = [payload.encode() for payload in payloads], [count] * len(payloads)
+        self.apply(site, self.cores[site].release(encoded, self.at, counts))
 
     def revoke(self, site: str) -> None:
         self.apply(site, self.cores[site].revoke(self.at))

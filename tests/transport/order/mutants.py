@@ -26,20 +26,21 @@ from broker.transport.order import (
 )
 from broker.transport.order.base_core import Origin
 from broker.transport.order.history import History
-from broker.transport.order.logical_core import LogicalCore
+from broker.transport.order.logical_core import MOST_TIME, LogicalCore
 from broker.transport.order.real_time_core import RealTimeCore
 from broker.transport.order.sequencer import SequencerCore
 from broker.transport.view import LinkState
 
 
 class DeliversOnArrival(LogicalCore):
-    def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
-        return True
+    def _due_time(self, at: Instant) -> int:
+        return MOST_TIME
 
 
 class HasNoTieBreak(LogicalCore):
-    def _enqueue(self, stamp: Stamp, message: Message, at: Instant) -> None:
-        heappush(self._queue, (Stamp(stamp.time, ""), self._arrivals, message))
+    def _enqueue(self, message: Message, at: Instant) -> None:
+        assert message.stamp is not None
+        heappush(self._queue, (Stamp(message.stamp.time, ""), self._arrivals, message))
         self._arrivals += 1
 
 
@@ -114,9 +115,9 @@ class MovesNothing(SequencerCore):
 
 
 class DetectsNoDuplicates(LogicalCore):
-    def _is_new(self, site: str, message: Message) -> bool:
+    def _take_new(self, site: str, message: Message) -> Message | None:
         self._origins.pop(site, None)
-        return super()._is_new(site, message)
+        return super()._take_new(site, message)
 
 
 class ForgettingChannel(Channel):
@@ -137,8 +138,8 @@ class ResendingLink(Link):
 
 
 class ShiftedHistory(History):
-    def add(self, stamp: Stamp, id: MessageId) -> Place | None:
-        place = super().add(stamp, id)
+    def add(self, stamp: Stamp, id: MessageId, count: int = 1) -> Place | None:
+        place = super().add(stamp, id, count)
         return place and Place(place.after, place.before)
 
 

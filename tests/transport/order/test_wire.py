@@ -68,9 +68,9 @@ KNOWN_ROWS = "92930701cd012c93080000"
 EXAMPLES: tuple[tuple[IPacketCodec, Sequence[Packet], str], ...] = (
     (
         *(STAMPED, [message(9, 2**50, b"one"), message(10, 2**50 + 1, b"")]),
-        "960103090a92cf00040000000000000192c4036f6e65c400",
+        "970103090a92cf00040000000000000192c4036f6e65c40090",
     ),
-    (SEQUENCER, [message(1, None)], "960103010a9091c40178"),
+    (SEQUENCER, [message(1, None)], "970103010a9091c4017890"),
     (STAMPED, [Clock(300)], "9202cd012c"),
     (SEQUENCER, [Follow(1)], "921001"),
     (SEQUENCER, [Raised(2**30)], "9211ce40000000"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise, repeat
+from itertools import pairwise
 
 from broker.errors import ProtocolError
 from broker.transport.order.base_core import OrderCore
@@ -37,6 +37,9 @@ class NumberedCore(OrderCore):
 
     A delivered message moves to a lower number, if another site has given it one.
     """
+
+    # The sequencer numbers each message.
+    has_runs = False
 
     def __init__(self, site: str, incarnation: int, settings: OrderSettings, floor: int) -> None:
         super().__init__(site, incarnation, settings)
@@ -72,14 +75,16 @@ class NumberedCore(OrderCore):
     def check_stamp(self, site: str, stamp: Stamp, at: Instant) -> None:
         self._check_counter(site, stamp.time >> NUMBER_BITS)
 
-    def _next_stamps(self, count: int, at: Instant) -> Iterable[None]:
-        return repeat(None, count)
+    def _next_stamp(self, count: int, at: Instant) -> None:
+        return None
 
     def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> Iterable[OrderEffect]:
         return [effect for message in messages for effect in self._add_message(message, at)]
 
     def _accept_message(self, site: str, message: Message, at: Instant) -> Iterable[OrderEffect]:
-        if not self._is_new(site, message):
+        if message.length > 1:
+            raise ProtocolError(f"{site} sent a run to a sequencer")
+        if self._take_new(site, message) is None:
             return ()
         effects = self._add_message(message, at)
         if effects and message.id in self._overdue:
