@@ -60,8 +60,13 @@ def split_annotation(record: bytes) -> tuple[bytes, bytes]:
     fields = _annotated_fields(record)
     if fields is None:
         return record, b""
+    annotation = fields[RECORD_FIELDS]
+    packed: bytes = _pack(annotation)
+    if record.endswith(packed):
+        return _PLAIN + record[1 : -len(packed)], annotation
+    # Its length is in more bytes than it needs.
     plain: bytes = _pack(fields[:RECORD_FIELDS])
-    return plain, fields[RECORD_FIELDS]
+    return plain, annotation
 
 
 def _annotated_fields(record: bytes) -> _Fields | None:

@@ -15,6 +15,9 @@ import attrs
 from broker.errors import BadName
 
 MAX_TOKENS = 16
+MAX_NAME_LENGTH = MAX_TOKENS * 65
+#: Pairs of a pattern and a name whose match is kept.
+MOST_MATCHED = 16_384
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}", re.ASCII)
 
@@ -68,15 +71,8 @@ class StreamPattern:
         return cls(text, tokens)
 
     def matches(self, stream: str) -> bool:
-        tokens = stream.split(".")
-        mine = self.tokens
-        if mine[-1] == ">":
-            if len(tokens) < len(mine):
-                return False
-            mine = mine[:-1]
-        elif len(tokens) != len(mine):
-            return False
-        return all(m in ("*", t) for m, t in zip(mine, tokens, strict=False))
+        """Return False also for a text that is longer than any name."""
+        return len(stream) <= MAX_NAME_LENGTH and _match_tokens(self.tokens, stream)
 
     def covers(self, other: StreamPattern) -> bool:
         """Return True if each name of `other` matches."""
@@ -98,3 +94,15 @@ class StreamPattern:
             if mine != theirs and "*" not in (mine, theirs):
                 return False
         return len(self.tokens) == len(other.tokens)
+
+
+@lru_cache(maxsize=MOST_MATCHED)
+def _match_tokens(pattern: tuple[str, ...], stream: str) -> bool:
+    tokens = stream.split(".")
+    if pattern[-1] == ">":
+        if len(tokens) < len(pattern):
+            return False
+        pattern = pattern[:-1]
+    elif len(tokens) != len(pattern):
+        return False
+    return all(one in ("*", other) for one, other in zip(pattern, tokens, strict=False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.cluster.address import Address
+from broker.cluster.carried_event import as_carried_event
 from broker.cluster.traffic.frame import MAX_HOPS, PLAIN, Frame, encode_level_runs, encode_mark_runs
 from broker.cluster.traffic.frame_range import Range
 from broker.log.logged_event import LoggedEvent
@@ -18,8 +19,10 @@ def make_page_frame(
     events: Sequence[LoggedEvent | CarriedEvent],
 ) -> Frame:
     """Return a frame with `events` for the first range, in place of the origin node."""
-    carried = [CarriedEvent(each.mark, each.record, each.document, each.level) for each in events]
-    return Frame(
+    carried = [
+        each if isinstance(each, CarriedEvent) else as_carried_event(each) for each in events
+    ]
+    frame = Frame(
         origin=origin,
         origin_node=origin_node,
         level_runs=encode_level_runs([each.level for each in carried]),
@@ -33,3 +36,5 @@ def make_page_frame(
         records=b"".join([each.record for each in carried]),
         body=b"".join([each.document for each in carried]),
     )
+    frame.cache_events(carried)
+    return frame

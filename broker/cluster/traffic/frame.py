@@ -72,6 +72,11 @@ class Frame:
     history: NamedHistory | None = None
     intervals: Sequence[FlowInterval] = ()
     """Of another flow than the default one, from its origin node."""
+    _events: Sequence[CarriedEvent] | None = attrs.field(init=False, default=None)
+
+    def cache_events(self, events: Sequence[CarriedEvent]) -> None:
+        """Keep the events of a frame that this node has made: they need not be decoded."""
+        self._events = events
 
     @property
     def least_version(self) -> int:
@@ -118,6 +123,8 @@ class Frame:
     def events_at(self, chosen: Sequence[int]) -> list[CarriedEvent]:
         if not chosen:
             return []
+        if self._events is not None:
+            return [self._events[i] for i in chosen]
         marks, documents, levels = self.marks(), self.documents(), self.event_ranks()
         records = _split_bytes(self.records, self.record_lengths)
         return [CarriedEvent(marks[i], records[i], documents[i], levels[i]) for i in chosen]
