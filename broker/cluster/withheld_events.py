@@ -129,10 +129,11 @@ class WithheldEvents:
             self._end = events[-1].mark
         prompt: list[LoggedEvent] = []
         prompt_matches: list[tuple[int, ...]] = []
+        has_transport = {key: self.orders(key) for key in self._flows}
         for event, numbers in zip(events, matches, strict=True):
             if event.is_withheld:
                 flow = self._flows[event.origin]
-                if self.orders(flow.key):
+                if has_transport[flow.key]:
                     # The transport has them.
                     flow.last = flow.kept_after = event.mark
                     flow.marks.append(event.mark)

@@ -70,10 +70,10 @@ class HybridCore(LogicalCore):
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
         effects = super()._advance(at)
-        stamp = self._lowest_stamp
+        end = self._lowest_end
         self._due = None
-        if stamp is not None:
-            self._due = at.until(stamp.time + self._delta)
+        if end is not None:
+            self._due = at.until(end + self._delta)
             if at.now < self._offer_end:
                 self._due = min(self._due, self._offer_end)
         return effects

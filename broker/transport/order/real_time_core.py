@@ -69,6 +69,6 @@ class RealTimeCore(StampedCore):
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
         effects = super()._advance(at)
-        stamp = self._lowest_stamp
-        self._due = None if stamp is None else at.until(stamp.time + self._delta)
+        end = self._lowest_end
+        self._due = None if end is None else at.until(end + self._delta)
         return effects

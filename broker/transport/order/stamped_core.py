@@ -66,6 +66,15 @@ class StampedCore(OrderCore):
         lowest, reserved = self._queue[0][0] if self._queue else None, self._lowest_reserved
         return None if lowest and reserved and reserved < lowest else lowest
 
+    @property
+    def _lowest_end(self) -> int | None:
+        """The time of the last stamp of the lowest message or run. None as for `_lowest_stamp`.
+
+        A run waits for its last stamp: otherwise a timer would wake for each of its messages.
+        """
+        stamp = self._lowest_stamp
+        return None if stamp is None else stamp.time + self._queue[0][2].length - 1
+
     def _below_reserved(self, time: int) -> int:
         """Return the highest time, up to this one, that is below the reserved stamps."""
         stamp = self._lowest_reserved

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgpack
 import pytest
 
 from broker.errors import ProtocolError
 from broker.event.flow import make_flow
+from broker.event.order_entry import decode_order_entry
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
 from broker.transport.order import VARIANTS, Instant, Message, MessageId, OrderSettings, Stamp
@@ -56,11 +58,14 @@ class Publisher:
         self.logged: list[CarriedEvent] = []
         self.sent: list[Sequence[bytes]] = []
 
-    def publish(self) -> None:
-        event = CarriedEvent((1, len(self.logged) + 1), RECORD, b"<e/>", 1)
-        (entry,) = self._group.stamp([event], 0.0)
-        self.logged.append(event.with_annotation(entry))
-        effects = self._group.publish(batch_of(self.logged[-1:]), 0.0)
+    def publish(self, count: int = 1) -> None:
+        first = len(self.logged) + 1
+        events = [
+            CarriedEvent((1, number), RECORD, b"<e/>", 1) for number in range(first, first + count)
+        ]
+        entries = self._group.stamp(events, 0.0)
+        self.logged += map(CarriedEvent.with_annotation, events, entries)
+        effects = self._group.publish(batch_of(self.logged[-count:]), 0.0)
         (data,) = [effect.data for effect in effects if isinstance(effect, SendData)]
         self.sent.append(data)
 
@@ -101,6 +106,97 @@ def test_a_page_with_events_that_have_come_over_the_link_is_ordered_in_turn() ->
     effects = group.order(batch_of(publisher.logged), 2.0)
     assert delivered(effects) == [(1, 1), (1, 2), (1, 3), (1, 4)]
     assert not any(isinstance(effect, ReportMissing) for effect in effects)
+
+
+def numbers_of(effects: Sequence[GroupEffect]) -> list[int]:
+    """Return the numbers of the messages in the entries of delivered events."""
+    batches = [effect.batch for effect in effects if isinstance(effect, DeliverBatch)]
+    entries = [decode_order_entry(event.annotation) for batch in batches for event in batch.events]
+    return [entry.number for entry in entries if entry is not None]
+
+
+def publish_run(publisher: Publisher, count: int) -> Sequence[bytes]:
+    """Publish the events of one commit, and return the packets."""
+    publisher.publish(count)
+    return publisher.sent[-1]
+
+
+def test_the_events_of_a_commit_are_one_message() -> None:
+    publisher, group = Publisher(), make_group("b")
+    (packet,) = publish_run(publisher, 5)
+    (passed,) = group.receive("a", [packet], 1.0)
+    assert isinstance(passed, PassOn) and len(passed.batch.events) == 5
+    effects = group.order(passed.batch, 1.0)
+    assert len(effects) == 1 and numbers_of(effects) == [1, 2, 3, 4, 5]
+    entries = [event.annotation for event in passed.batch.events]
+    assert entries == [event.annotation for event in publisher.logged]
+
+
+@pytest.mark.parametrize("cuts", [(2,), (1, 4), (1, 2, 3, 4)])
+def test_a_run_is_cut_where_the_node_has_a_part_of_it(cuts: Sequence[int]) -> None:
+    publisher, group = Publisher(), make_group("b")
+    group.receive("a", publish_run(publisher, 5), 1.0)
+    got: list[int] = []
+    for begin, end in pairwise((0, *cuts, 5)):
+        got += numbers_of(group.order(batch_of(publisher.logged[begin:end]), 1.0))
+        assert got == [*range(1, end + 1)]
+    assert group.snapshot()["waiting"] == 0
+
+
+def test_a_run_whose_events_came_from_a_log_in_part_is_delivered_once() -> None:
+    publisher, group = Publisher(), make_group("b")
+    packets = publish_run(publisher, 6)
+    first = numbers_of(group.order(batch_of(publisher.logged[:2]), 1.0))
+    effects = group.receive("a", packets, 1.0)
+    (passed,) = [each.batch for each in effects if isinstance(each, PassOn)]
+    assert [event.mark for event in passed.events] == [(1, number) for number in (3, 4, 5, 6)]
+    assert (passed.after, passed.upto) == ((1, 2), (1, 6))
+    rest = numbers_of(group.order(passed, 1.0))
+    assert [*first, *rest] == [1, 2, 3, 4, 5, 6]
+    assert group.snapshot()["waiting"] == 0
+
+
+def test_events_of_a_run_that_were_not_logged_come_again_alone() -> None:
+    publisher, group = Publisher(), make_group("b")
+    group.receive("a", publish_run(publisher, 6), 1.0)
+    assert numbers_of(group.order(batch_of(publisher.logged), 1.0)) == [1, 2, 3, 4, 5, 6]
+    taken = group.take_back(FLOW, (1, 3))
+    assert [id.number for id, _ in taken] == [6, 5, 4]
+    entries = group.place(batch_of(publisher.logged[3:]), 2.0)
+    again = [decode_order_entry(each) for each in entries]
+    assert [(each.number, each.is_late) for each in again if each] == [
+        (4, False),
+        (5, False),
+        (6, False),
+    ]
+
+
+def test_a_flow_between_two_events_cuts_a_run() -> None:
+    """Numbers of a commit are those of all its flows."""
+    publisher = make_group("a")
+    events = [CarriedEvent((1, number), RECORD, b"<e/>", 1) for number in (1, 2, 3, 4)]
+    entries = publisher.stamp(events, 0.0)
+    placed = list(map(CarriedEvent.with_annotation, events, entries))
+    # The third event is of another flow.
+    batch = FlowBatch(FLOW, "alps/a", (1, 0), (1, 4), [placed[0], placed[1], placed[3]])
+    effects = publisher.publish(batch, 0.0)
+    assert numbers_of(effects) == [1, 2]
+    other = FlowBatch(make_flow("0a", "z.>"), "alps/a", (1, 0), (1, 4), [placed[2]])
+    effects = publisher.publish(other, 0.0)
+    assert numbers_of(effects) == [3, 4]
+    sent = [each.batch for each in effects if isinstance(each, DeliverBatch)]
+    assert [(each.after, each.upto) for each in sent] == [((1, 0), (1, 4)), ((1, 2), (1, 4))]
+
+
+@pytest.mark.parametrize("length", [1, 2, 4])
+def test_a_run_with_another_number_of_events_is_refused(length: int) -> None:
+    publisher, group = Publisher(), make_group("b")
+    (packet,) = publish_run(publisher, 3)
+    codec = VARIANTS["logical"].create_codec(SITES)
+    (run,) = codec.decode("a", packet)
+    assert isinstance(run, Message)
+    effects = group.receive("a", [codec.encode([run._replace(length=length)])], 1.0)
+    assert "3 events as" in error_of(effects)
 
 
 def test_a_page_of_recovered_events_is_delivered_in_one_batch() -> None:
