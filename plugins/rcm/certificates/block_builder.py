@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from itertools import groupby
 
 import attrs
 
@@ -23,7 +24,7 @@ from broker.order_certificates.certificate import (
 )
 from broker.order_certificates.leaf import Key, Leaf, decode_leaf, encode_identity, encode_leaf
 from broker.order_certificates.signing_key import SigningKey
-from plugins.rcm.certificates.block import Block
+from plugins.rcm.certificates.block import Block, LeafBytes
 from plugins.rcm.certificates.missing_ranges import MissingRanges
 
 QUIET = 2.0
@@ -89,12 +90,10 @@ class BlockBuilder:
         """Add a delivered event by its key and its leaf as bytes."""
         stamp, _, site, incarnation, number = key
         index = stamp // self.width
-        block = self._blocks.get(index)
+        block = self._find_or_open(index, now)
         if block is None:
-            block = self._open_block(index, now)
-            if block is None:
-                self.outside += 1
-                return
+            self.outside += 1
+            return
         if not block.has_leaves:
             # Its roots can not include the event.
             block.is_partial = True
@@ -106,12 +105,30 @@ class BlockBuilder:
         beyond = self._missing.add_event(site, (incarnation, number), index)
         if beyond is not None:
             self._plan_signatures(beyond, now)
-        if index == self._indices[-1]:
+        self._plan_block(block, 1, now)
+
+    def add_leaves(self, leaves: Sequence[LeafBytes], now: float) -> None:
+        """Add events in time that are delivered together."""
+        for index, group in groupby(leaves, lambda leaf: leaf[0][0] // self.width):
+            together = list(group)
+            block = self._find_or_open(index, now)
+            is_usual = block is not None and block.has_leaves and not self._missing.is_open
+            if block is None or not is_usual or not block.extend(together):
+                for key, data in together:
+                    self.add_leaf(key, data, is_late=False, now=now)
+                continue
+            self._leaf_count += len(together)
+            self._missing.add_sites({key[2] for key, _ in together}, index)
+            self._plan_block(block, len(together), now)
+
+    def _plan_block(self, block: Block, added: int, now: float) -> None:
+        """Plan the signatures of a block, and of the next one, after events were added."""
+        if block.index == self._indices[-1]:
             self._quiet_at = now + QUIET
         else:
-            self._plan_signature(index, now)
-            if block.count == 1:
-                self._plan_following(index, now)
+            self._plan_signature(block.index, now)
+            if block.count == added:
+                self._plan_following(block.index, now)
         if self._leaf_count > self._bounds.leaves:
             self._drop_beyond_bounds()
 
@@ -268,8 +285,11 @@ class BlockBuilder:
 
     # ----------------------------------------------------------------- within
 
-    def _open_block(self, index: int, now: float) -> Block | None:
-        """Return a new block; None if it is below all that fit."""
+    def _find_or_open(self, index: int, now: float) -> Block | None:
+        """Return a block, a new one if there is none; None if it is below all that fit."""
+        block = self._blocks.get(index)
+        if block is not None:
+            return block
         indices = self._indices
         if self._has_dropped and index < indices[0]:
             return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
 MOST_RANGES = 256
@@ -34,6 +36,16 @@ class MissingRanges:
 
     def contains(self, block: int) -> bool:
         return any(each.contains(block) for each in self._ranges)
+
+    @property
+    def is_open(self) -> bool:
+        """True if a later event of a site ends one of its ranges."""
+        return bool(self._open)
+
+    def add_sites(self, sites: Iterable[str], block: int) -> None:
+        """Record a block with events of sites, while no range is open."""
+        for site in sites:
+            self._newest[site] = max(block, self._newest.get(site, block))
 
     def add_event(self, site: str, id: tuple[int, int], block: int) -> int | None:
         """Record an event of a site: incarnation and number, and its block.

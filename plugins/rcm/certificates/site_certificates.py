@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -76,11 +78,13 @@ class SiteCertificates(GroupObserver):
 
     def deliver(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
         """Certify events that are delivered now, with their entries as annotations."""
-        for event in events:
-            found = self._read_leaf(event, now)
-            if found is not None:
-                key, data, is_late = found
-                self._builder.add_leaf(key, data, is_late=is_late, now=now)
+        found = [leaf for each in events if (leaf := self._read_leaf(each, now)) is not None]
+        for is_late, leaves in groupby(found, itemgetter(2)):
+            if not is_late:
+                self._builder.add_leaves([leaf[:2] for leaf in leaves], now)
+                continue
+            for key, data, _ in leaves:
+                self._builder.add_leaf(key, data, is_late=True, now=now)
         return []
 
     def take_back(self, taken: Sequence[tuple[MessageId, Stamp]], now: float) -> list[GroupEffect]:
