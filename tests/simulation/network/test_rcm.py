@@ -15,7 +15,7 @@ from broker.event.order_entry import OrderEntry
 from broker.streams.connection_links import ConnectionLinks
 from broker.testing.determinism import deterministic
 from broker.testing.simulated_network import NetworkWorld
-from broker.testing.transport_network import INSTANCE, TransportNetwork
+from broker.testing.transport_network import CARRIED, INSTANCE, TransportNetwork
 from plugins.rcm.options import RcmOptions
 from plugins.rcm.plugin import rcm_transport
 from plugins.rcm.settings import RcmLinkSettings
@@ -80,6 +80,11 @@ class Group:
         match random.choice(kinds):
             case "publish":
                 network.publish(random.choice((1, 3, 8)))
+            case "burst":
+                # Their commits are runs.
+                for publisher in network.publishers:
+                    for altitude in range(random.choice((5, 30))):
+                        publisher.publish(CARRIED, altitude)
             case "cut":
                 network.cut_datagrams(name, other)
             case "heal":
@@ -189,7 +194,7 @@ OUTAGES = ("publish", "publish", "cut", "heal", "isolate", "kill")
 @pytest.mark.parametrize("seed", [3, 11])
 @pytest.mark.parametrize("order", ["logical", "real-time", "hybrid"])
 def test_outages_and_kills_leave_one_transcript(order: str, seed: int) -> None:
-    check_schedule(seed, order, OUTAGES)
+    check_schedule(seed, order, (*OUTAGES, "burst", "burst"))
 
 
 @pytest.mark.parametrize("fan_out", ["tree", "group"])
@@ -219,4 +224,4 @@ def test_a_sequencer_gives_each_message_one_place_in_the_end(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20, 120))
 @pytest.mark.parametrize("order", VARIANTS)
 def test_long_schedules_leave_one_transcript(order: str, seed: int) -> None:
-    check_schedule(seed, order, (*OUTAGES, "fill"))
+    check_schedule(seed, order, (*OUTAGES, "fill", "burst"))

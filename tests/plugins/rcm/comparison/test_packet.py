@@ -76,6 +76,8 @@ def test_own_packets_of_the_order_are_read_without_their_payloads() -> None:
     sent = read_sent(codec.encode(messages))
     assert (sent.incarnation, sent.first, sent.count) == (7, 4, 3)
     assert 0 < sent.extra < 20
+    runs = [messages[0]._replace(length=2), messages[2]._replace(length=7)]
+    assert read_sent(codec.encode(runs)).count == 9
     assert read_sent(codec.encode([Clock(9)])).count == 0
 
 
