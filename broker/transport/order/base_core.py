@@ -46,8 +46,13 @@ class OrderCore:
 
     def stamp(self, count: int, at: Instant) -> Reserved:
         last = self._reserved[-1] if self._reserved else Reserved(self._sent + 1, None, 0)
-        reserved = Reserved(last.number + last.length, self._next_stamp(count, at), count)
-        self._reserved.append(reserved)
+        following, stamp = last.without(last.length), self._next_stamp(count, at)
+        reserved = Reserved(following.number, stamp, count)
+        if self._reserved and following.stamp == stamp:
+            # A run may have messages of both.
+            self._reserved[-1] = last._replace(length=last.length + count)
+        else:
+            self._reserved.append(reserved)
         return reserved
 
     def release(

@@ -43,7 +43,7 @@ class Stamp(NamedTuple):
 class Reserved(NamedTuple):
     """Numbers and stamps of own messages that are not released yet; both follow each other by one.
 
-    A message number of the sequencer variant has no stamp.
+    The numbers of the sequencer variant have no stamps.
     """
 
     number: int

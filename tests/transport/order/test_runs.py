@@ -47,6 +47,19 @@ def test_a_run_is_delivered_whole_if_nothing_stands_between(variant: str) -> Non
     assert [id.number for id, *_ in deliveries(group, "b")] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("count", [1, 3])
+@RUNS
+def test_a_run_may_have_messages_that_were_stamped_apart(variant: str, count: int) -> None:
+    group = Group(variant, "ab")
+    stamps = [each.stamp for _ in range(3) for each in group.stamp("a", count)]
+    assert [one.after(1) for one in stamps[:-1] if one] == stamps[1:]
+    group.release("a", "run", count=2 * count)
+    group.release("a", "run", count=count)
+    group.settle()
+    group.advance(2.0)
+    assert lengths(group, "b") == [("a", 2 * count, False), ("a", count, False)]
+
+
 @RUNS
 def test_a_run_is_cut_where_another_message_stands_between(variant: str) -> None:
     group = Group(variant, "ab")
