@@ -20,6 +20,7 @@ from broker.cluster.link_policy import LinkPolicy
 from broker.cluster.link_stacks import LinkStacks, max_frame
 from broker.cluster.log_page_server import LogPageServer
 from broker.cluster.membership import Dialler, Membership, MembershipSettings
+from broker.cluster.missing_types import MissingTypes
 from broker.cluster.multicast_group import ClusterGroup
 from broker.cluster.neighbours import Neighbours
 from broker.cluster.network import Network
@@ -154,6 +155,12 @@ def build_network(
         on_recovered=lambda received: network.driver.on_flow_recovered(received),
         on_covered=lambda: on_committed([], []),
     )
+    missing_types = MissingTypes(
+        *(dtds, pending_dtds, types.variants_of, types.announcements),
+        accept_undescribed=settings.types.undescribed == "accept",
+    )
+    network.driver.ordered.look_up_types = missing_types.look_up
+    network.driver.ordered.type_waits.count_ready = missing_types.count_ready
     neighbour_dtds.set_context(build_dtd_context(network))
     network.connect_parts(
         Membership(

@@ -3,7 +3,9 @@
 A range comes in the order of its flow, behind all earlier ones. The transport gets its events, and
 hands them over later, those of one flow in their order. Only then are they logged. A range without
 events is logged behind the events before it. Events that the log of their origin does not have any
-more are read from other logs and the archive; the flow waits for them.
+more are read from other logs and the archive; the flow waits for them. Delivered events whose type
+this node lacks wait for it, and later ones of their origin behind them (`type_waits`): the
+transport places them anew when they are logged.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from broker.cluster.relay_ingest import MOST_WAITING_BYTES, RelayIngest
 from broker.cluster.replicas.page_frame import make_page_frame
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.received_range import AppendRange, ReceivedRange
-from broker.cluster.withheld_events import ORDER_SECONDS
+from broker.cluster.type_waits import TypeWaits
+from broker.cluster.withheld_events import ORDER_SECONDS, Place, TakeBack
 from broker.errors import BrokerError, LogUnavailable, ProtocolError
 from broker.event.flow import pattern_of
 from broker.event.place import Mark
@@ -70,14 +73,18 @@ class OrderedRanges:
         self._flows: dict[str, deque[_Waiting]] = {}
         self.waiting_bytes = 0
         self._ticks = 0
+        self.type_waits = TypeWaits(self._hand_over, self._drop_waiting)
+        self.look_up_types: Callable[[FlowBatch], object] = lambda _: None
+        """Begins the look-ups of missing types of events that come."""
         self.orders: Callable[[str], bool] = lambda _: False
         """Returns whether a running transport orders a flow."""
         self.order: Callable[[FlowBatch, bool], object] = lambda *_: None
         """Gives a batch to its transport, with True if it came from a log."""
-        self.place: Callable[[FlowBatch], Sequence[CarriedEvent]] = lambda batch: batch.events
-        """Returns events that a transport has not delivered, with their annotations."""
-        self.take_back: Callable[[str, Mark], object] = lambda *_: None
-        """Tells a transport that delivered events of a flow behind a place were not logged."""
+        self.place: Place = lambda batch, _: batch.events
+        """Returns events that are delivered now, with their annotations."""
+        self.take_back: TakeBack = lambda *_: None
+        """Tells a transport that delivered events of a flow behind a place were not logged, or that
+        those up to a second place wait for their types."""
         self.read_lost: ReadLost | None = None
         """Reads events that the log of their origin does not have any more."""
         self._lost: dict[str, deque[tuple[ReceivedRange, Mark, Settled]]] = {}
@@ -89,6 +96,9 @@ class OrderedRanges:
         """Give the events of a range to the transport, and log them when it hands them over."""
         received, cursor = effect.received, effect.cursor
         flow, lost_upto = received.frame.origin, received.range.unavailable_upto
+        if self.type_waits.is_full(flow):
+            settled(LogUnavailable("too many events wait for their types"))
+            return
         later = self._lost.get(flow)
         if later is not None:
             if len(later) < MOST_LATER_RANGES:
@@ -168,14 +178,37 @@ class OrderedRanges:
         if events:
             node = str(received.frame.origin_node)
             batch = FlowBatch(flow, node, cursor, span.upto, events)
+            self.look_up_types(batch)
             self.order(batch, not received.is_carried)
 
     def deliver(self, batch: FlowBatch) -> bool:
         """Log events that the transport hands over. Return False for events that it does not have,
         or for another order than that of the flow."""
-        events = batch.events
+        if batch.flow not in self._flows:
+            return not batch.events
+        count = self.type_waits.hold(batch)
+        if count < len(batch.events):
+            after = batch.events[count - 1].mark if count else batch.after
+            self.take_back(batch.flow, after, batch.events[-1].mark)
+        return self._log_delivered(batch.flow, batch.events[:count])
+
+    def _hand_over(self, batch: FlowBatch) -> None:
+        """Deliver events that have waited for their types, up to the next one that must wait."""
+        count = self.type_waits.hold(batch)
+        if count:
+            ready = attrs.evolve(batch, events=batch.events[:count])
+            self._log_delivered(batch.flow, self.place(ready, False))
+
+    def _drop_waiting(self, flow: str, after: Mark) -> None:
+        """Let the events of a flow behind a place come again: too many of them wait."""
+        dropped = self._pop_flow(flow)
+        self.take_back(flow, after, None)
+        if dropped:
+            dropped[0].settled(LogUnavailable("too many events wait for their types"))
+
+    def _log_delivered(self, flow: str, events: Sequence[CarriedEvent]) -> bool:
         # A failure ends the flow.
-        while events and (waiting := self._flows.get(batch.flow)):
+        while events and (waiting := self._flows.get(flow)):
             first = waiting[0]
             count = 0
             for event, own in zip(events, first.events, strict=False):
@@ -184,21 +217,24 @@ class OrderedRanges:
                 count += 1
             if not count:
                 return False
-            self._log_events(batch.flow, first, events[:count])
+            self._log_events(flow, first, events[:count])
             events = events[count:]
-            self._log_empty(batch.flow)
+            self._log_empty(flow)
         return not events
 
     def release_overdue(self) -> None:
         """Deliver events that a transport has had for `ORDER_SECONDS`. Call each second."""
         self._ticks += 1
+        self.type_waits.drop_overflow()
         for flow in list(self._flows):
+            if self.type_waits.is_waiting(flow):
+                continue
             while (queue := self._flows.get(flow)) and self._is_overdue(queue[0]):
                 first = queue[0]
                 node = str(first.received.frame.origin_node)
                 upto = first.received.range.upto
                 batch = FlowBatch(flow, node, first.cursor, upto, list(first.events))
-                self._log_events(flow, first, self.place(batch))
+                self._log_events(flow, first, self.place(batch, True))
                 self._log_empty(flow)
 
     def _is_overdue(self, waiting: _Waiting) -> bool:
@@ -244,12 +280,13 @@ class OrderedRanges:
             if error is not None:
                 # The range comes again, with all behind it.
                 self._pop_flow(flow)
-                self.take_back(flow, after)
+                self.take_back(flow, after, None)
             waiting.settled(error)
 
         return settled
 
     def _pop_flow(self, flow: str) -> deque[_Waiting]:
+        self.type_waits.forget_flow(flow)
         found = self._flows.pop(flow, deque())
         self._lost.pop(flow, None)
         self._release_bytes(sum(each.size for each in found))

@@ -35,6 +35,9 @@ PAGE_EVENTS = 512
 ORDER_SECONDS = 30
 PAGE_BYTES = 512 << 10
 
+#: As the methods of `IOrderingTransport`.
+Place: TypeAlias = Callable[[FlowBatch, bool], Sequence[CarriedEvent]]
+TakeBack: TypeAlias = Callable[[str, Mark, Mark | None], object]
 _Matches: TypeAlias = Sequence[tuple[int, ...]]
 
 
@@ -104,9 +107,11 @@ class WithheldEvents:
         self._on_covered = on_covered
         self.orders: Callable[[str], bool] = lambda _: False
         """Returns whether a running transport decides when events of a flow are delivered."""
-        self.place: Callable[[FlowBatch], Sequence[CarriedEvent]] = lambda batch: batch.events
+        self.place: Callable[[FlowBatch, bool], Sequence[CarriedEvent]] = lambda batch, _: (
+            batch.events
+        )
         """Returns events that such a transport has not delivered, with their annotations."""
-        self.take_back: Callable[[str, Mark], object] = lambda *_: None
+        self.take_back: TakeBack = lambda *_: None
         """Tells it that delivered events of a flow behind a place were not logged."""
         self._earlier: list[tuple[Sequence[_Flow], Deferred[None]]] = []
         end = self._end = self._start = event_log.coverage[event_log.origin]
@@ -188,7 +193,7 @@ class WithheldEvents:
         has_skipped = flow.marks and flow.marks[0] <= batch.after
         if flow.is_reading or flow.cursor < flow.unread or has_skipped:
             # Earlier events come from the log first, and these behind them.
-            self.take_back(flow.key, flow.cursor)
+            self.take_back(flow.key, flow.cursor, None)
             self._release(flow, flow.handed, is_recovered=True)
             return True
         self._log_copies(flow, batch.upto, batch.events, is_recovered=False)
@@ -270,7 +275,7 @@ class WithheldEvents:
         is_ordered = self.orders(flow.key)
         if is_ordered and is_recovered:
             carried = [as_carried_event(event) for event in events]
-            events = self.place(FlowBatch(flow.key, str(address), after, upto, carried))
+            events = self.place(FlowBatch(flow.key, str(address), after, upto, carried), True)
         frame = make_page_frame(flow.key, address, [span], events)
         received = ReceivedRange(span, frame, 0, is_copy=True)
 
@@ -281,7 +286,7 @@ class WithheldEvents:
                 flow.cursor = min(flow.cursor, after)
                 if is_ordered:
                     flow.unread = max(flow.unread, upto)
-                    self.take_back(flow.key, flow.cursor)
+                    self.take_back(flow.key, flow.cursor, None)
             elif not events:
                 self._on_covered()
             self._fire_released()

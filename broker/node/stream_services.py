@@ -188,6 +188,7 @@ class StreamServices:
             part.take_back = transports.take_back
         self._network.event_log.on_rollback.append(lambda _: transports.revoke())
         driver.ordered.order = transports.order
+        driver.ordered.type_waits.stack_of = transports.stack_of
         driver.ordered.read_lost = self._read_lost
         self._output.find_statuses = transports.find_statuses
         self._network.flows.publish_flow = publish

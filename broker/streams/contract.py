@@ -344,16 +344,16 @@ class IOrderingTransport(IAnnotatingTransport):
     def revoke() -> None:
         """Forget all annotations of events that were not published: their commit has failed."""
 
-    def take_back(flow: str, after: Mark) -> None:
-        """Handle that delivered events of a flow behind a place were not logged after all.
+    def take_back(flow: str, after: Mark, upto: Mark | None = None) -> None:
+        """Handle that delivered events of a flow behind a place were not logged after all: they
+        come again, by `order` or `place`. With `upto` those up to there wait for their types, and
+        come by `place`."""
 
-        They come again, by `order` or `place`.
-        """
-
-    def place(batch: FlowBatch) -> Sequence[bytes]:
+    def place(batch: FlowBatch, is_recovered: bool) -> Sequence[bytes]:
         """Return the annotation of each event that is delivered now, out of order: own events of an
         earlier process, and events that were not delivered within
-        `broker.cluster.withheld_events.ORDER_SECONDS`."""
+        `broker.cluster.withheld_events.ORDER_SECONDS`; without `is_recovered` those that have
+        waited for their types."""
 
 
 class IProvingTransport(IStreamTransport):

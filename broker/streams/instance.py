@@ -177,17 +177,17 @@ class TransportInstance:
     def order(self, batch: FlowBatch, is_recovered: bool) -> None:
         self._call("order", batch, is_recovered)
 
-    def take_back(self, flow: str, after: Mark) -> None:
+    def take_back(self, flow: str, after: Mark, upto: Mark | None) -> None:
         if self.orders:
-            self._call("take_back", flow, after)
+            self._call("take_back", flow, after, upto)
 
     def revoke(self) -> None:
         if self.orders:
             self._call("revoke")
 
-    def place(self, batch: FlowBatch) -> Sequence[CarriedEvent]:
-        """Return own events with the annotations of `IOrderingTransport.place`."""
-        found = self._call("place", batch) if self.orders else None
+    def place(self, batch: FlowBatch, is_recovered: bool) -> Sequence[CarriedEvent]:
+        """Return events with the annotations of `IOrderingTransport.place`."""
+        found = self._call("place", batch, is_recovered) if self.orders else None
         return self._with_annotations(batch.events, found)
 
     def provides(self, interface: Any) -> bool:

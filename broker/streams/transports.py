@@ -189,19 +189,19 @@ class StreamTransports(Carriage):
         """Give received events to the transport that decides when they are delivered."""
         self._by_pattern[pattern_of(batch.flow)].order(batch, is_recovered)
 
-    def take_back(self, flow: str, after: Mark) -> None:
+    def take_back(self, flow: str, after: Mark, upto: Mark | None = None) -> None:
         """Tell an ordering transport that delivered events of a flow were not logged."""
-        self._by_pattern[pattern_of(flow)].take_back(flow, after)
+        self._by_pattern[pattern_of(flow)].take_back(flow, after, upto)
 
     def revoke(self) -> None:
         """Tell ordering transports that the commit of own events has failed."""
         for instance in self:
             instance.revoke()
 
-    def place(self, batch: FlowBatch) -> Sequence[CarriedEvent]:
-        """Return own events that are delivered out of order, with the transport's annotations."""
+    def place(self, batch: FlowBatch, is_recovered: bool) -> Sequence[CarriedEvent]:
+        """Return events that are delivered out of order, with the transport's annotations."""
         instance = self._by_pattern.get(pattern_of(batch.flow))
-        return batch.events if instance is None else instance.place(batch)
+        return batch.events if instance is None else instance.place(batch, is_recovered)
 
     def announce(self, key: Hashable, pattern: StreamPattern, query: Query) -> None:
         """Announce interest under a key, or replace that of the key."""
@@ -236,6 +236,10 @@ class StreamTransports(Carriage):
         """Return the carrying pattern of a stream; empty: the default stack carries it."""
         found = self._carrying.find_pattern(stream)
         return "" if found is None else found.text
+
+    def stack_of(self, flow: str) -> str:
+        """Return the name of the instance that carries a flow."""
+        return self.describe_stack(pattern_of(flow))["name"]
 
     def describe_stack(self, pattern: str) -> dict[str, str]:
         """Return `name`, transport (`use`) and `error` of the instance that carries a pattern;

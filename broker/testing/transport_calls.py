@@ -125,9 +125,9 @@ class TransportCalls(defaultdict[str, NodeCalls]):
                     calls.recover(batch)
                 cast(IOrderingTransport, transport).order(batch, is_recovered)
 
-            def place(batch: FlowBatch) -> Sequence[bytes]:
+            def place(batch: FlowBatch, is_recovered: bool) -> Sequence[bytes]:
                 calls.recover(batch)
-                given = cast(IOrderingTransport, transport).place(batch)
+                given = cast(IOrderingTransport, transport).place(batch, is_recovered)
                 pairs = zip(batch.events, given, strict=True)
                 placed = [event.with_annotation(each) for event, each in pairs]
                 calls.record_delivered(batch.flow, placed)

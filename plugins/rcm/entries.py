@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -28,9 +29,12 @@ MOST_RECORDED_EVENTS = 20_000
 class _Delivered:
     """Events that were delivered together, with numbers and stamps that follow each other."""
 
-    marks: list[Mark]
+    marks: Sequence[Mark]
     id: MessageId
     stamp: Stamp
+
+    def part(self, begin: int, end: int) -> _Delivered:
+        return _Delivered(self.marks[begin:end], self.id.after(begin), self.stamp.after(begin))
 
 
 class _Deliveries:
@@ -46,16 +50,26 @@ class _Deliveries:
         while len(self._runs) > MOST_RECORDED or self._count > MOST_RECORDED_EVENTS:
             self._count -= len(self._runs.popleft().marks)
 
-    def pop_after(self, mark: Mark) -> Iterator[tuple[MessageId, Stamp]]:
-        """Remove and yield the messages of events behind a place, the last one first."""
-        while self._runs and self._runs[-1].marks[-1] > mark:
-            run = self._runs[-1]
-            index = len(run.marks) - 1
-            run.marks.pop()
-            self._count -= 1
-            if not run.marks:
-                self._runs.pop()
-            yield run.id.after(index), run.stamp.after(index)
+    def take(self, after: Mark, upto: Mark | None) -> list[tuple[MessageId, Stamp]]:
+        """Remove and return the messages of events behind a place, up to another one; the last one
+        first."""
+        taken: list[tuple[MessageId, Stamp]] = []
+        later: list[_Delivered] = []
+        while self._runs and self._runs[-1].marks[-1] > after:
+            run = self._runs.pop()
+            self._count -= len(run.marks)
+            begin, end = bisect_right(run.marks, after), len(run.marks)
+            if upto is not None:
+                end = max(begin, bisect_right(run.marks, upto))
+            if end < len(run.marks):
+                later.append(run.part(end, len(run.marks)))
+            indices = reversed(range(begin, end))
+            taken += [(run.id.after(index), run.stamp.after(index)) for index in indices]
+            if begin:
+                self.add(run.part(0, begin))
+        for run in reversed(later):
+            self.add(run)
+        return taken
 
 
 @attrs.frozen
@@ -76,6 +90,8 @@ class Entries:
         self._bound_of = bound_of
         self._delivered: dict[str, _Deliveries] = {}
         """By flow."""
+        self.disconnected: set[str] = set()
+        """Sites from which no live message comes: all their messages are recovered."""
 
     def bound_of(self, site: str) -> int:
         """Return the error of a site's stamps."""
@@ -116,8 +132,13 @@ class Entries:
             held.events = list(map(CarriedEvent.with_annotation, held.events, entries))
         self._record(held.flow, [event.mark for event in held.events], id, stamp)
 
-    def place(self, flow: str, event: CarriedEvent, at: Instant) -> CarriedEvent:
-        """Return an event that is delivered at once, from a log, with its place."""
+    def place(
+        self, flow: str, event: CarriedEvent, at: Instant, *, is_recovered: bool = True
+    ) -> CarriedEvent:
+        """Return an event that is delivered at once, with its place.
+
+        It is recovered, or was taken back and is marked as before.
+        """
         entry = self.read(event)
         if entry is None:
             return event
@@ -128,9 +149,9 @@ class Entries:
             self._record(flow, [event.mark], id, stamp)
             tie = "" if stamp.site == id.site else stamp.site
             stamped = attrs.evolve(entry, stamp=stamp.time, tie=tie)
-        return event.with_annotation(
-            encode_order_entry(_with_place(stamped, late, is_recovered=True))
-        )
+        is_recovered = is_recovered or entry.is_recovered or entry.site in self.disconnected
+        placed = _with_place(stamped, late, is_recovered=is_recovered)
+        return event.with_annotation(encode_order_entry(placed))
 
     def restore(self, entry: OrderEntry) -> None:
         """Record a delivery of an earlier process."""
@@ -138,10 +159,13 @@ class Entries:
         if stamp is not None and entry.stack == self._name.stack:
             self._core.place(MessageId(*entry.id), stamp)
 
-    def take_back(self, flow: str, after: Mark) -> list[tuple[MessageId, Stamp]]:
-        """Forget deliveries of a flow that were not logged, and return them."""
+    def take_back(
+        self, flow: str, after: Mark, upto: Mark | None = None
+    ) -> list[tuple[MessageId, Stamp]]:
+        """Forget deliveries of a flow that were not logged, and return them: those behind a place,
+        up to another one."""
         delivered = self._delivered.get(flow)
-        taken = [] if delivered is None else list(delivered.pop_after(after))
+        taken = [] if delivered is None else delivered.take(after, upto)
         for id, stamp in taken:
             self._core.take_back(id, stamp)
         return taken

@@ -136,20 +136,26 @@ class Group:
         """See `OwnMessages.send_copies`."""
         return self._own.send_copies(channel, data, copies, self._instant(now))
 
-    def place(self, batch: FlowBatch, now: float) -> list[bytes]:
+    def place(self, batch: FlowBatch, now: float, *, is_recovered: bool = True) -> list[bytes]:
         """Return the entries of events that are delivered outside of the order."""
-        at = self._instant(now)
-        placed = [self._entries.place(batch.flow, event, at) for event in batch.events]
+        at, place = self._instant(now), self._entries.place
+        placed = [place(batch.flow, each, at, is_recovered=is_recovered) for each in batch.events]
         for event in placed:
             entry = self._entries.read(event)
             if entry is not None and entry.site == self._site:
                 self.losses.record_released(entry.incarnation, entry.number, event.mark)
         return [event.annotation for event in placed]
 
-    def take_back(self, flow: str, after: Mark) -> list[tuple[MessageId, Stamp]]:
-        """Forget deliveries of a flow that were not logged, and return them."""
-        self._progress.record(flow, after)
-        return self._entries.take_back(flow, after)
+    def take_back(
+        self, flow: str, after: Mark, upto: Mark | None = None
+    ) -> list[tuple[MessageId, Stamp]]:
+        """Forget deliveries of a flow that were not logged, and return them.
+
+        With `upto` only those up to there: the node has them, and places them later.
+        """
+        if upto is None:
+            self._progress.record(flow, after)
+        return self._entries.take_back(flow, after, upto)
 
     # ----------------------------------------------------------------- events of other sites
 
@@ -257,6 +263,7 @@ class Group:
         self.losses.pause(site)
         if state is LinkState.DISCONNECTED:
             # No live message comes from that site any more (R26).
+            self._entries.disconnected.add(site)
             for held in self._held.of_site(site):
                 held.is_recovered = True
         return self._convert(self.core.disconnect(site, state, self._instant(now)))
@@ -271,6 +278,8 @@ class Group:
     def accept_answer(self, site: str, answer: int, now: float) -> list[GroupEffect] | None:
         """Count a site as connected; None: not yet, make another offer. Raises `ProtocolError`."""
         effects = self.core.connect(site, answer, self._instant(now))
+        if effects is not None:
+            self._entries.disconnected.discard(site)
         return None if effects is None else self._convert(effects)
 
     # ----------------------------------------------------------------- time

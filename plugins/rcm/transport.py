@@ -201,12 +201,12 @@ class RcmTransport:
     def order(self, batch: FlowBatch, is_recovered: bool) -> None:
         self._runner.call(self._group.order, batch)
 
-    def take_back(self, flow: str, after: Mark) -> None:
-        taken = self._group.take_back(flow, after)
+    def take_back(self, flow: str, after: Mark, upto: Mark | None = None) -> None:
+        taken = self._group.take_back(flow, after, upto)
         self._observers.call(lambda each, now: each.take_back(taken, now))
 
-    def place(self, batch: FlowBatch) -> Sequence[bytes]:
-        entries = self._group.place(batch, self._now())
+    def place(self, batch: FlowBatch, is_recovered: bool) -> Sequence[bytes]:
+        entries = self._group.place(batch, self._now(), is_recovered=is_recovered)
         self._state.cover(self._group.core.floor)
         if self._observers:
             placed = list(map(CarriedEvent.with_annotation, batch.events, entries))
