@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from broker.cluster import stack_groups
 from broker.cluster.address import Address
 from broker.cluster.messages import Value
 from broker.cluster.stack_groups import GROUPS, STACKS, StackGroups
@@ -66,3 +67,25 @@ def test_a_change_of_the_tables_counts_at_once() -> None:
     groups.apply_change(TableChanged(TableKey(GROUPS, "a", "a"), (), {}, is_removed=False))
     assert groups.find_sites(StreamPattern.parse("chat.ops")) == ("a", "b")
     assert groups.version != before
+
+
+def test_a_group_is_known_while_its_nodes_are_away_and_not_when_they_return_without_it() -> None:
+    tables = OneNode(OTHERS)
+    groups = StackGroups(tables, {})
+    tables.others = {}
+    for kind in (GROUPS, STACKS):
+        groups.apply_change(TableChanged(TableKey(kind, "a", "a"), (), {}, is_removed=True))
+    assert groups.find_sites(StreamPattern.parse("chat.ops")) == ("a", "b")
+    # Another table of the node.
+    groups.apply_change(TableChanged(TableKey("types", "b", "b"), (), {}, is_removed=False))
+    assert groups.find_sites(StreamPattern.parse("chat.ops")) == ("a", "b")
+    groups.apply_change(TableChanged(TableKey("types", "a", "a"), (), {}, is_removed=False))
+    assert groups.find_sites(StreamPattern.parse("chat.ops")) == ()
+
+
+def test_the_oldest_of_too_many_nodes_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stack_groups, "MAX_NODES", 2)
+    tables = {name: {f"{name}.>": (name,)} for name in ("a", "b", "c")}
+    groups = StackGroups(OneNode({GROUPS: tables}), {})
+    found = [groups.find_sites(StreamPattern.parse(f"{name}.x")) for name in tables]
+    assert found == [(), ("b",), ("c",)]

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from broker.client.received import ReceivedEvent
+from broker.cluster import type_waits
+from broker.cluster.missing_types import MOST_TYPES
+from broker.cluster.withheld_events import PAGE_BYTES
 from broker.event.order_entry import OrderEntry
 from broker.testing.determinism import deterministic
 from broker.testing.simulated_network import NetworkWorld
@@ -28,7 +30,6 @@ class TypedGroup:
         self.network = self.group.network
         self.reader = self.network.subscribe("all-n2", "n2", durable="d")
         self.group.wait_until_connected("n0", "n1", "n2")
-        self._receive = world["n2"]._neighbour_dtds.receive_message
         self.mute()
 
     def mute(self) -> None:
@@ -36,73 +37,162 @@ class TypedGroup:
         exchange.receive_message = lambda message: None  # type: ignore[method-assign]
 
     def answer(self) -> None:
-        exchange = self.world["n2"]._neighbour_dtds
-        del exchange.receive_message
+        del self.world["n2"]._neighbour_dtds.receive_message
 
-    def add_type(self, name: str = "report", site: str = "n0") -> None:
+    def restart(self) -> None:
+        """Kill n2 and start it, without answers about types."""
+        self.network.kill("n2")
+        self.world.start("n2")
+        self.mute()
+
+    def add_type(self, name: str = "report") -> None:
         text = report_text().replace("report", name)
-        operator = self.world.client(f"operator-{name}", site)
+        operator = self.world.client(f"operator-{name}", "n0")
         self.world.wait(operator.ask("dtd-add", text.encode(), type=name, version="1.0"))
         self.world.run(1.0)
 
-    def publish(self, site: str, name: str = "flight") -> None:
-        self.network.publishers[int(site[1:])].publish(CARRIED, name=name)
+    def publish(self, site: str, name: str = "flight", size: int = 0) -> None:
+        self.network.publishers[int(site[1:])].publish(CARRIED, name=name, size=size)
 
-    def events_of(self, site: str) -> list[ReceivedEvent]:
-        self.reader.read()
-        return [
-            event
-            for event in self.reader.events
-            if event.order is not None and event.order.site == site
-        ]
+    def publish_waiting(self, count: int = 3) -> None:
+        """Publish at n0 an event of a type that n2 lacks, and others of all sites behind it."""
+        self.publish("n0", "report")
+        for _ in range(count):
+            for site in self.world.names:
+                self.publish(site)
+            self.world.run(0.3)
 
     def entries_of(self, site: str) -> list[OrderEntry]:
-        return [event.order for event in self.events_of(site) if event.order is not None]
+        self.reader.read()
+        entries = [event.order for event in self.reader.events if event.stream == CARRIED]
+        return [entry for entry in entries if entry is not None and entry.site == site]
+
+    def wait_for(self, site: str, count: int, limit: float = 40.0) -> list[OrderEntry]:
+        self.world.run_until(lambda: len(self.entries_of(site)) >= count, limit)
+        return self.entries_of(site)
 
     def pass_event(self, site: str, limit: float) -> float:
         """Publish an event at a site. Return the time until the reader has it."""
-        count, begin = len(self.events_of(site)), self.world.clock.seconds()
+        count, begin = len(self.entries_of(site)), self.world.clock.seconds()
         self.publish(site)
-        self.world.run_until(lambda: len(self.events_of(site)) > count, limit)
+        self.wait_for(site, count + 1, limit)
         return self.world.clock.seconds() - begin
 
-    def settle(self) -> dict[str, list[OrderEntry]]:
-        self.world.heal_transports()
-        self.network.publish(3)
+    def settle(self, *, lost_commits: bool = False) -> dict[str, list[OrderEntry]]:
+        self.network.publish(2)
         self.network.settle(120.0)
         self.world.run(10.0)
         self.network.check_states()
-        return check_transcripts(self.world, self.group.order, self.world.names, lost_commits=False)
+        return check_transcripts(
+            self.world, self.group.order, self.world.names, lost_commits=lost_commits
+        )
 
 
 @contextmanager
 def typed_group(order: str, seed: int = 5) -> Iterator[TypedGroup]:
     with deterministic(seed), NetworkWorld(seed) as world:
-        yield TypedGroup(world, order)
+        typed = TypedGroup(world, order)
+        typed.add_type()
+        yield typed
 
 
 @pytest.mark.parametrize("order", VARIANTS)
 def test_an_event_of_a_missing_type_delays_only_its_origin_and_comes_late(order: str) -> None:
     with typed_group(order) as typed:
-        typed.add_type()
         delay = max(typed.pass_event(site, 2.0) for site in ("n1", "n2"))
         typed.publish("n0", "report")
-        for _ in range(20):
+        for _ in range(10):
             typed.publish("n0")
             for site in ("n1", "n2"):
                 assert typed.pass_event(site, 2.0) < delay + 0.2
-            typed.world.run(0.2)
+            typed.world.run(0.5)
         assert not any(entry.is_late for site in ("n1", "n2") for entry in typed.entries_of(site))
         assert typed.entries_of("n0") == []
         assert set(typed.group.statuses("n2").values()) == {"connected"}
         typed.answer()
-        typed.world.run_until(lambda: len(typed.events_of("n0")) == 21, 40.0)
-        assert b"<report>" in typed.events_of("n0")[0].document
-        waiting = typed.entries_of("n0")
-        assert [entry.number for entry in waiting] == sorted(entry.number for entry in waiting)
-        assert all(
-            entry.is_late and entry.before and entry.after and not entry.is_recovered
-            for entry in waiting[:20]
-        )
+        waiting = typed.wait_for("n0", 11)
+        assert [entry.number for entry in waiting] == list(range(1, 12))
+        assert all(entry.is_late and entry.before and entry.after for entry in waiting[:10])
+        assert not any(entry.is_recovered for entry in waiting)
         logs = typed.settle()
         assert not any(entry.is_late for name in ("n0", "n1") for entry in logs[name])
+
+
+@pytest.mark.parametrize("order", ["sequencer", "hybrid"])
+def test_a_kill_and_a_full_disk_while_an_event_waits_for_its_type_lose_nothing(order: str) -> None:
+    with typed_group(order) as typed:
+        typed.publish_waiting()
+        typed.world.set_disk_full("n2", True)
+        typed.publish_waiting()
+        typed.world.run(2.0)
+        typed.world.set_disk_full("n2", False)
+        typed.wait_for("n1", 6)
+        assert typed.entries_of("n0") == []
+        typed.restart()
+        typed.group.wait_until_connected("n0", "n1", "n2")
+        typed.publish_waiting()
+        typed.wait_for("n1", 9)
+        assert typed.entries_of("n0") == []
+        typed.answer()
+        waiting = typed.wait_for("n0", 12)
+        assert [entry.number for entry in waiting] == sorted({entry.number for entry in waiting})
+        typed.settle(lost_commits=True)
+
+
+def test_an_origin_returns_while_its_event_waits_for_its_type() -> None:
+    with typed_group("hybrid") as typed:
+        typed.publish_waiting()
+        typed.network.cut("n0")
+        typed.world.run(7.0)
+        typed.publish_waiting()
+        assert typed.group.statuses("n2")["n0"] == "suspected"
+        typed.network.heal("n0")
+        typed.world.run(5.0)
+        assert set(typed.group.statuses("n2").values()) == {"connected"}
+        assert typed.entries_of("n0") == []
+        typed.answer()
+        assert all(entry.is_late for entry in typed.wait_for("n0", 8)[:7])
+        typed.settle()
+
+
+def test_an_event_whose_type_never_comes_is_a_gap_and_later_ones_go_on() -> None:
+    with typed_group("hybrid") as typed:
+        typed.world.change_settings("n2", gap_timeout=20.0)
+        typed.restart()
+        typed.group.wait_until_connected("n0", "n1", "n2")
+        begin = typed.world.clock.seconds()
+        typed.publish_waiting()
+        typed.wait_for("n1", 3, 1.0)
+        waiting = typed.wait_for("n0", 3)
+        assert 19.0 < typed.world.clock.seconds() - begin < 23.0
+        assert [entry.number for entry in waiting] == [2, 3, 4] and waiting[0].is_late
+        (gap,) = typed.reader.gaps
+        assert gap.reason == "unknown-type" and gap.count == 1
+        typed.publish("n1")
+        typed.world.run(2.0)
+        names = typed.world.names
+        check_transcripts(typed.world, "hybrid", names, lost_commits=False)
+
+
+def test_events_of_many_missing_types_are_bounded_and_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(type_waits, "MOST_BYTES", 600_000)
+    with typed_group("hybrid") as typed:
+        names = [f"report{number}" for number in range(MOST_TYPES + 4)]
+        for name in names:
+            typed.add_type(name)
+        waits = typed.world.network_of("n2").driver.ordered.type_waits
+        for _ in range(8):
+            for name in names:
+                typed.publish("n0", name, size=10_000)
+            assert typed.pass_event("n1", 1.0) < 0.5
+            typed.world.run(1.0)
+            # The last range may be a page.
+            assert waits.waiting_bytes < 600_000 + PAGE_BYTES
+            assert len(typed.world["n2"].types.pending_dtds) <= MOST_TYPES + 1
+        assert typed.entries_of("n0") == []
+        typed.answer()
+        typed.wait_for("n0", 8 * len(names), 200.0)
+        assert waits.waiting_bytes == 0
+        typed.settle()

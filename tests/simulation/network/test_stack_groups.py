@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.cluster.tables.table import TableTimes
 from broker.config.stacks import StackInstance
 from broker.errors import NotInGroup
 from broker.testing.determinism import deterministic
@@ -44,13 +45,16 @@ def test_a_node_outside_refuses_publications_and_subscriptions() -> None:
         world.start("n0")
         world.start("n1")
         world.run(5.0)
-        for absent in ("n0", ""):
+        for absent in ("n0", "n1", ""):
             refused, accepted = publish(publisher, world)
             assert isinstance(refused, NotInGroup) and "n0, n1" in str(refused)
             assert not isinstance(accepted, Exception)
             if absent:
                 world.kill(absent)
-                world.run(5.0)
+                # Then the tables of the node are dropped.
+                world.run(TableTimes().silence + 5.0)
+        world.start("n1")
+        world.run(3.0)
         # The node learns of the group again, also for a session that it has.
         world.kill("n2")
         world.start("n2")
@@ -62,3 +66,9 @@ def test_a_node_outside_refuses_publications_and_subscriptions() -> None:
         wide = Reader(world, world.client("all", "n2"), INTERESTS[0])
         world.run_until(lambda: inside.error is not None and wide.is_flowing)
         assert isinstance(inside.error, NotInGroup)
+        # Without the group at its only site that is there, all nodes carry the stream.
+        world.kill("n1")
+        network.set_carried("n1", False)
+        world.start("n1")
+        world.run(3.0)
+        assert not any(isinstance(each, Exception) for each in publish(publisher, world))
