@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from broker.client.asyncio_face import AsyncioClient, connect
-from broker.errors import NotAllowed
+from broker.errors import NotAllowed, NotInGroup
 from broker.event.order_entry import OrderEntry
 from examples.free_ports import free_port
 from tests.system.network_nodes import run_nodes
@@ -40,7 +40,8 @@ def make_sites(
     addresses: Mapping[str, str] | None = None,
     sites_of: Callable[[str], Iterable[str]] = lambda name: NAMES,
 ) -> list[NodeProcess]:
-    """`options` returns further TOML of the stack at a site, `sites_of` its configured sites."""
+    """`options` returns further TOML of the stack at a site, `sites_of` its configured sites: a
+    node without any is outside of the group."""
     ports = [free_port() for _ in NAMES]
     addresses = addresses or make_addresses()
     nodes = []
@@ -50,10 +51,13 @@ def make_sites(
         configuration = (
             f'[network]\ncluster = "alps"\n'
             f'listen = ["tcp:port={ports[number]}:interface=127.0.0.1"]\njoin = {seeds}\n'
-            '[streams."ops.>"]\nstack = "ops-order"\n'
-            f'[stacks.ops-order]\nuse = "rcm"\norder = "{order}"\nsites = {{ {sites} }}\n'
-            + options(name)
         )
+        if sites:
+            configuration += (
+                '[streams."ops.>"]\nstack = "ops-order"\n'
+                f'[stacks.ops-order]\nuse = "rcm"\norder = "{order}"\nsites = {{ {sites} }}\n'
+                + options(name)
+            )
         nodes.append(NodeProcess(folder / name, configuration, name=name))
     return nodes
 
@@ -208,6 +212,35 @@ def test_a_killed_site_gets_the_same_transcript(tmp_path: Path) -> None:
 
     with run_nodes(nodes, MESH):
         run_within(work(), 4 * PATIENCE)
+
+
+@pytest.mark.soak
+def test_a_node_outside_refuses_the_streams_of_a_group_and_names_its_sites(tmp_path: Path) -> None:
+    nodes = make_sites(tmp_path, sites_of=lambda name: () if name == "c" else ("a", "b"))
+
+    async def work() -> None:
+        await wait_until_connected(nodes[:2])
+        async with connect(nodes[2].endpoint, client_id="outside") as client:
+            await client.when_connected(PATIENCE)
+
+            async def check_refusals() -> None:
+                with pytest.raises(NotInGroup, match="a, b"):
+                    await client.publish(STREAM, flight(1), FLIGHT)
+                with pytest.raises(NotInGroup, match="a, b"):
+                    await client.subscribe("true()", "ops.>")
+
+            # The node learns of the group.
+            with pytest.raises(NotInGroup):
+                while True:
+                    await client.publish(STREAM, flight(0), FLIGHT)
+            await check_refusals()
+            await client.publish("other", flight(0), FLIGHT)
+            for site in nodes[:2]:
+                site.kill()
+                await check_refusals()
+
+    with run_nodes(nodes, MESH):
+        run_within(work(), 2 * PATIENCE)
 
 
 def change_sites(node: NodeProcess, *arguments: str) -> dict[str, str]:

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from broker.cluster import type_waits
-from broker.cluster.missing_types import MOST_TYPES
+from broker.cluster import missing_types, type_waits
 from broker.cluster.withheld_events import PAGE_BYTES
 from broker.event.order_entry import OrderEntry
 from broker.testing.determinism import deterministic
@@ -101,18 +100,18 @@ def test_an_event_of_a_missing_type_delays_only_its_origin_and_comes_late(order:
     with typed_group(order) as typed:
         delay = max(typed.pass_event(site, 2.0) for site in ("n1", "n2"))
         typed.publish("n0", "report")
-        for _ in range(10):
+        for _ in range(6):
             typed.publish("n0")
             for site in ("n1", "n2"):
                 assert typed.pass_event(site, 2.0) < delay + 0.2
-            typed.world.run(0.5)
+            typed.world.run(1.0)
         assert not any(entry.is_late for site in ("n1", "n2") for entry in typed.entries_of(site))
         assert typed.entries_of("n0") == []
         assert set(typed.group.statuses("n2").values()) == {"connected"}
         typed.answer()
-        waiting = typed.wait_for("n0", 11)
-        assert [entry.number for entry in waiting] == list(range(1, 12))
-        assert all(entry.is_late and entry.before and entry.after for entry in waiting[:10])
+        waiting = typed.wait_for("n0", 7)
+        assert [entry.number for entry in waiting] == list(range(1, 8))
+        assert all(entry.is_late and entry.before and entry.after for entry in waiting[:6])
         assert not any(entry.is_recovered for entry in waiting)
         logs = typed.settle()
         assert not any(entry.is_late for name in ("n0", "n1") for entry in logs[name])
@@ -178,19 +177,20 @@ def test_events_of_many_missing_types_are_bounded_and_not_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(type_waits, "MOST_BYTES", 600_000)
+    monkeypatch.setattr(missing_types, "MOST_TYPES", 3)
     with typed_group("hybrid") as typed:
-        names = [f"report{number}" for number in range(MOST_TYPES + 4)]
+        names = [f"report{number}" for number in range(5)]
         for name in names:
             typed.add_type(name)
         waits = typed.world.network_of("n2").driver.ordered.type_waits
         for _ in range(8):
             for name in names:
-                typed.publish("n0", name, size=10_000)
+                typed.publish("n0", name, size=40_000)
             assert typed.pass_event("n1", 1.0) < 0.5
             typed.world.run(1.0)
             # The last range may be a page.
             assert waits.waiting_bytes < 600_000 + PAGE_BYTES
-            assert len(typed.world["n2"].types.pending_dtds) <= MOST_TYPES + 1
+            assert len(typed.world["n2"].types.pending_dtds) <= 4
         assert typed.entries_of("n0") == []
         typed.answer()
         typed.wait_for("n0", 8 * len(names), 200.0)
