@@ -14,6 +14,7 @@ from broker.event.order_entry import decode_order_entry
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
 from broker.transport.order import VARIANTS, Instant, Message, MessageId, OrderSettings, Stamp
+from broker.transport.view import LinkState
 from plugins.rcm.effects import (
     DeliverBatch,
     DeliverMessage,
@@ -279,3 +280,38 @@ def test_a_stamp_in_a_list_of_sites_that_is_too_far_ahead_is_refused(variant: st
     core.check_stamp("a", Stamp(7, "a"), at)
     with pytest.raises(ProtocolError):
         core.check_stamp("a", Stamp(2**62, "a"), at)
+
+
+def test_events_that_wait_for_their_types_keep_their_stamps_and_are_placed_anew() -> None:
+    publisher, group = Publisher(), make_group("b")
+    for _ in range(3):
+        publisher.publish()
+    events = []
+    for data, logged in zip(publisher.sent, publisher.logged, strict=True):
+        group.receive("a", data, 0.0)
+        effects = group.order(batch_of([logged]), 0.0)
+        events += [each for effect in effects for each in _events_of(effect)]
+    assert [each.mark[1] for each in events] == [1, 2, 3]
+    taken = [group.take_back(FLOW, (1, 0), (1, 2)), group.take_back(FLOW, (1, 2), (1, 3))]
+    assert [sorted(id.number for id, _ in each) for each in taken] == [[1, 2], [3]]
+    own = CarriedEvent((1, 1), RECORD, b"<e/>", 1)
+    (entry,) = group.stamp([own], 1.0)
+    group.publish(
+        FlowBatch("0b/ops.>", "alps/b", (1, 0), (1, 1), [own.with_annotation(entry)]), 1.0
+    )
+    placed = group.place(batch_of(events[:2]), 1.0, is_recovered=False)
+    # No live message comes from a disconnected site.
+    group.disconnect("a", LinkState.DISCONNECTED, 1.0)
+    placed += group.place(batch_of(events[2:]), 1.0, is_recovered=False)
+    found = [decode_order_entry(each) for each in placed]
+    assert [(each.before, each.after, each.is_recovered) for each in found if each] == [
+        (None, ("b", 1, 1), False),
+        (("a", 1, 1), ("b", 1, 1), False),
+        (("a", 1, 2), ("b", 1, 1), True),
+    ]
+    stamps = [decode_order_entry(event.annotation) for event in publisher.logged]
+    assert [each.stamp for each in found if each] == [each.stamp for each in stamps if each]
+
+
+def _events_of(effect: GroupEffect) -> Sequence[CarriedEvent]:
+    return effect.batch.events if isinstance(effect, DeliverBatch) else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from random import Random
 
 import pytest
 
@@ -15,9 +16,28 @@ from broker.testing.simulated_network import NetworkWorld
 from broker.testing.transport_network import CARRIED
 from tests.simulation.network.rcm_group import SiteGroup
 from tests.simulation.network.rcm_transcripts import check_transcripts
+from tests.simulation.network.test_rcm import OUTAGES, Group
 from tests.simulation.network.test_type_distribution import report_text
 
 VARIANTS = ("logical", "sequencer", "real-time", "hybrid")
+
+
+def mute(world: NetworkWorld, *names: str) -> None:
+    """Let nodes get no answers about types, until `answer` or their restart."""
+    for name in names:
+        exchange = world[name]._neighbour_dtds
+        exchange.receive_message = lambda message: None  # type: ignore[method-assign]
+
+
+def answer(world: NetworkWorld, *names: str) -> None:
+    for name in names:
+        vars(world[name]._neighbour_dtds).pop("receive_message", None)
+
+
+def add_type(world: NetworkWorld, node: str, name: str) -> None:
+    operator = world.client(f"operator-{name}", node)
+    text = report_text().replace("report", name).encode()
+    world.wait(operator.ask("dtd-add", text, type=name, version="1.0"))
 
 
 class TypedGroup:
@@ -32,11 +52,10 @@ class TypedGroup:
         self.mute()
 
     def mute(self) -> None:
-        exchange = self.world["n2"]._neighbour_dtds
-        exchange.receive_message = lambda message: None  # type: ignore[method-assign]
+        mute(self.world, "n2")
 
     def answer(self) -> None:
-        del self.world["n2"]._neighbour_dtds.receive_message
+        answer(self.world, "n2")
 
     def restart(self) -> None:
         """Kill n2 and start it, without answers about types."""
@@ -45,9 +64,7 @@ class TypedGroup:
         self.mute()
 
     def add_type(self, name: str = "report") -> None:
-        text = report_text().replace("report", name)
-        operator = self.world.client(f"operator-{name}", "n0")
-        self.world.wait(operator.ask("dtd-add", text.encode(), type=name, version="1.0"))
+        add_type(self.world, "n0", name)
         self.world.run(1.0)
 
     def publish(self, site: str, name: str = "flight", size: int = 0) -> None:
@@ -117,7 +134,7 @@ def test_an_event_of_a_missing_type_delays_only_its_origin_and_comes_late(order:
         assert not any(entry.is_late for name in ("n0", "n1") for entry in logs[name])
 
 
-@pytest.mark.parametrize("order", ["sequencer", "hybrid"])
+@pytest.mark.parametrize("order", ["hybrid", pytest.param("sequencer", marks=pytest.mark.soak)])
 def test_a_kill_and_a_full_disk_while_an_event_waits_for_its_type_lose_nothing(order: str) -> None:
     with typed_group(order) as typed:
         typed.publish_waiting()
@@ -196,3 +213,30 @@ def test_events_of_many_missing_types_are_bounded_and_not_lost(
         typed.wait_for("n0", 8 * len(names), 200.0)
         assert waits.waiting_bytes == 0
         typed.settle()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, 41))
+@pytest.mark.parametrize("order", VARIANTS)
+def test_schedules_with_missing_types_leave_one_transcript(order: str, seed: int) -> None:
+    with deterministic(seed), NetworkWorld(seed) as world:
+        random, group = Random(seed), Group(world, order, 3 + seed % 2)
+        for step in range(14):
+            kind = random.choice(("type", "type", "answer", "other", "other"))
+            if kind == "type":
+                site, name = random.choice(world.names), f"report{step}"
+                mute(
+                    world, *(each for each in world.names if each != site and random.random() < 0.6)
+                )
+                add_type(world, site, name)
+                world.run(random.choice((0.0, 0.5)))
+                for each in random.choices((name, "flight"), k=4):
+                    group.network.publishers[int(site[1:])].publish(CARRIED, name=each)
+            elif kind == "answer":
+                answer(world, *world.names)
+            else:
+                group.disturb(random, (*OUTAGES, "fill") if seed % 2 else OUTAGES)
+            world.run(random.choice((0.0, 0.5, 2.0)))
+        answer(world, *world.names)
+        world.run(40.0)
+        group.settle()
