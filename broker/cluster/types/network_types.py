@@ -126,7 +126,7 @@ class NetworkTypes:
         Shipped types count as equal everywhere until another text is announced.
         """
         state = self._state
-        if state is None or self._dtds.is_shipped(reference):
+        if state is None or origin == self._origin or self._dtds.is_shipped(reference):
             return False
         if self._dtds.known_hash(reference) is None:
             return False

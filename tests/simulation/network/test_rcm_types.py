@@ -15,7 +15,7 @@ from broker.testing.determinism import deterministic
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.transport_network import CARRIED
 from tests.simulation.network.rcm_group import SiteGroup
-from tests.simulation.network.rcm_transcripts import check_transcripts
+from tests.simulation.network.rcm_transcripts import check_transcripts, read_entries
 from tests.simulation.network.test_rcm import OUTAGES, Group
 from tests.simulation.network.test_type_distribution import report_text
 
@@ -132,6 +132,20 @@ def test_an_event_of_a_missing_type_delays_only_its_origin_and_comes_late(order:
         assert not any(entry.is_recovered for entry in waiting)
         logs = typed.settle()
         assert not any(entry.is_late for name in ("n0", "n1") for entry in logs[name])
+
+
+def test_the_first_event_of_a_new_type_is_in_time_at_all_sites_that_can_get_it() -> None:
+    with typed_group("hybrid") as typed:
+        typed.answer()
+        for site in typed.world.names:
+            add_type(typed.world, site, f"of-{site}")
+            typed.publish(site, f"of-{site}")
+        for site in typed.world.names:
+            typed.publish(site)
+        typed.world.run(0.6)
+        for name in typed.world.names:
+            entries = read_entries(typed.world, name)
+            assert len(entries) == 6 and not any(entry.is_late for entry in entries)
 
 
 @pytest.mark.parametrize("order", ["hybrid", pytest.param("sequencer", marks=pytest.mark.soak)])
