@@ -61,7 +61,7 @@ class MissingTypes:
     def look_up(self, batch: FlowBatch) -> None:
         """Begin the look-ups for received events, before they are delivered."""
         for _, type in self._types_of(batch):
-            if self._is_missing(type, batch) and not self._accept_undescribed:
+            if self._dtds.get(type.text) is None and not self._accept_undescribed:
                 self._look_up_early(type, batch)
 
     def count_ready(self, batch: FlowBatch, call_back: Callable[[], object]) -> int:
@@ -110,7 +110,8 @@ class MissingTypes:
         known = self._looked_up.setdefault(origin, set())
         if len(known) >= MOST_TYPES:
             known &= {each for each in known if each in self._pending_dtds}
-        if type.text not in known and len(known) < MOST_TYPES:
+        has_room = type.text not in known and len(known) < MOST_TYPES
+        if has_room and self._is_missing(type, batch):
             known.add(type.text)
             self._pending_dtds.request(type.text, self._hint(type, batch))
 

@@ -123,6 +123,7 @@ def test_few_types_of_an_origin_are_looked_up_before_their_events_are_delivered(
     for _ in range(2):
         it.types.look_up(batch(*map(document, types)))
     assert [each in it.pending for each in types] == [True, True, False, False]
+    assert {reference for _, reference in it.dtds.asked} == set(types[:2])
     it.dtds.here.add(types[0])
     it.clock.advance(MIN_BACKOFF)
     it.types.look_up(batch(*map(document, types)))
