@@ -10,7 +10,6 @@ from broker.order_certificates.certificate import SignedCertificate
 from broker.order_certificates.leaf import Key, Leaf, decode_leaf
 from broker.order_certificates.merkle import hash_leaf, root_of
 
-
 #: The key of an event, and its leaf as bytes.
 LeafBytes: TypeAlias = tuple[Key, bytes]
 
