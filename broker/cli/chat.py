@@ -113,7 +113,7 @@ def command(
 async def _chat_in_lines(
     client: Client, room: str, name: str, begin: Start, lines: int, stop: Stop
 ) -> int:
-    model = Room()
+    model = Room(own_client=client.client_id)
     view = PlainView(model, sys.stdout.buffer, lines, now_ms, stop.request)
     session = ChatSession(client, room, name, model, view)
     await stop.run_or_cancel(session.join(begin))
@@ -128,7 +128,7 @@ async def _chat_in_lines(
 async def _chat_on_screen(
     client: Client, rooms: Sequence[str], name: str, begin: Start, stop: Stop
 ) -> int:
-    opened = [OpenRoom(room, Room()) for room in dict.fromkeys(rooms)]
+    opened = [OpenRoom(room, Room(own_client=client.client_id)) for room in dict.fromkeys(rooms)]
 
     def handle(typed: str | Key) -> None:
         if typed in (Key.END, "/quit"):

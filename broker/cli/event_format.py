@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -13,9 +13,10 @@ from broker.cli.terminal import json_line, one_line, printable
 from broker.client.merged import MergedEvent
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.event.merging.held_event import MissingNumbers
-from broker.event.site_notice import MissingMessages, MovedMessages, SiteNotice, SiteStatus
+from broker.event.site_notice import MissingMessages, MovedMessages, SiteStatus
 
 Form = Callable[[ReceivedEvent], bytes]
+PrintedNotice: TypeAlias = SiteStatus | MissingMessages | MovedMessages
 
 
 def as_payload(event: ReceivedEvent) -> bytes:
@@ -111,7 +112,7 @@ def missing_as_json(missing: MissingNumbers) -> bytes:
     return (json_line({"missing": attrs.asdict(missing)}) + "\n").encode()
 
 
-def notice_as_text(notice: SiteNotice) -> str:
+def notice_as_text(notice: PrintedNotice) -> str:
     if isinstance(notice, MovedMessages):
         places = (
             f"{each.number} of {each.site}/{each.incarnation} to {each.stamp} {each.tie}"
@@ -130,10 +131,14 @@ def notice_as_text(notice: SiteNotice) -> str:
     return f"missing: {which} of {site} of {notice.stack} do not come{reason}"
 
 
-_NOTICE_KEYS: Final = {SiteStatus: "status", MissingMessages: "missing", MovedMessages: "moved"}
+_NOTICE_KEYS: Final[dict[type[PrintedNotice], str]] = {
+    SiteStatus: "status",
+    MissingMessages: "missing",
+    MovedMessages: "moved",
+}
 
 
-def notice_as_json(notice: SiteNotice) -> bytes:
+def notice_as_json(notice: PrintedNotice) -> bytes:
     key = _NOTICE_KEYS[type(notice)]
     return (json_line({key: attrs.asdict(notice)}) + "\n").encode()
 

@@ -14,7 +14,7 @@ def group_lines(group: Mapping[str, Any]) -> Iterator[str]:
     line += "".join(f", {count} {key.replace('_', ' ')}" for key, count in counts.items() if count)
     yield line + (f"; stopped: {group['error']}" if group.get("error") else "")
     for site in group.get("peers", ()):
-        yield f"  {_site_text(site)}"
+        yield f"  {_site_text(site, group.get('released'))}"
 
 
 def site_lines(answer: Mapping[str, Any]) -> Iterator[str]:
@@ -25,7 +25,7 @@ def site_lines(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {site}: {address}"
 
 
-def _site_text(site: Mapping[str, Any]) -> str:
+def _site_text(site: Mapping[str, Any], released: object) -> str:
     text = f"{site.get('site')}: {site.get('status')}"
     if isinstance(site.get("for"), int | float):
         text += f" for {site['for']:.0f} s"
@@ -36,4 +36,6 @@ def _site_text(site: Mapping[str, Any]) -> str:
     if isinstance(site.get("clock_offset"), int | float):
         offset, bound = site["clock_offset"] * 1000, site.get("clock_uncertainty", 0.0) * 1000
         text += f", clock {offset:+.1f} ± {bound:.1f} ms"
+    if isinstance(released, int) and isinstance(site.get("delivered"), int):
+        text += f", has {site['delivered']:,} of {released:,} messages"
     return text

@@ -21,7 +21,7 @@ from broker.cli.stop_signal import Stop
 from broker.cli.terminal import print_note
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.event.merging.held_event import MissingNumbers
-from broker.event.site_notice import SiteNotice
+from broker.event.site_notice import SiteCoverage, SiteNotice
 
 #: Unwritten bytes, exceeded by at most one event.
 _MAX_PENDING: Final = 64 * 1024
@@ -71,6 +71,9 @@ class Output:
             self._print(missing_as_json(missing))
 
     def print_notice(self, notice: SiteNotice) -> None:
+        if isinstance(notice, SiteCoverage):
+            # One comes each second.
+            return
         print_note(notice_as_text(notice))
         if self._json:
             self._print(notice_as_json(notice))

@@ -10,7 +10,7 @@ import attrs
 from broker.client.received import FlowStarted, Gap, Receipt, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError
 from broker.event.place import Position
-from broker.event.site_notice import MissingMessages, MovedMessages, SiteStatus
+from broker.event.site_notice import SiteNotice
 from broker.wire.codec import WireTimes
 
 
@@ -73,9 +73,7 @@ Item: TypeAlias = (
     | PositionMoved
     | Gap
     | TypeChanged
-    | SiteStatus
-    | MissingMessages
-    | MovedMessages
+    | SiteNotice
     | SubscriptionEnded
 )
 

@@ -18,7 +18,7 @@ from broker.client.loop import Loop, Promise
 from broker.client.received import FlowStarted, Gap, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError, Closed
 from broker.event.place import Position
-from broker.event.site_notice import MissingMessages, MovedMessages, SiteNotice, SiteStatus
+from broker.event.site_notice import SiteCoverage, SiteNotice, SiteStatus
 
 _Report: TypeAlias = PositionMoved | Gap | TypeChanged | SiteNotice
 _log = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ class Subscription:
         if isinstance(item, TypeChanged):
             self._report_change(item)
             return
-        if isinstance(item, SiteStatus | MissingMessages | MovedMessages):
+        if isinstance(item, SiteNotice):
             self._report_notice(item)
             return
         self.gaps.append(item)
@@ -261,12 +261,14 @@ class Subscription:
             )
 
     def _report_notice(self, notice: SiteNotice) -> None:
-        self.notices.append(notice)
+        if not isinstance(notice, SiteCoverage):
+            # One comes each second.
+            self.notices.append(notice)
         if self._on_notice is not None:
             self._on_notice(notice)
         else:
             _log.log(
-                logging.DEBUG if isinstance(notice, SiteStatus) else logging.WARNING,
+                logging.DEBUG if isinstance(notice, SiteStatus | SiteCoverage) else logging.WARNING,
                 "subscription %r: %s",
                 self.query,
                 notice,

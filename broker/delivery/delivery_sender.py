@@ -24,6 +24,10 @@ class SessionWriter(Protocol):
     def takes_order(self) -> bool:
         """True if the client understands order entries."""
 
+    @property
+    def takes_coverage(self) -> bool:
+        """True if the client understands `SiteCoverage`."""
+
     def send_message(self, message: Message) -> None: ...
     def send_delivery(self, data: bytes) -> None: ...
 

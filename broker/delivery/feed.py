@@ -10,7 +10,8 @@ import attrs
 from broker.delivery.recovery_contract import ActiveRecovery, MarkRange
 from broker.event.flow import may_carry
 from broker.event.place import Mark
-from broker.event.site_notice import MissingMessages, SiteNotice, SiteStatus
+from broker.event.site_coverage import CoverageTable
+from broker.event.site_notice import MissingMessages, SiteCoverage, SiteNotice, SiteStatus
 from broker.event.stream import StreamPattern
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.event_log import EventLog
@@ -50,10 +51,25 @@ class WaitingNotice:
     notice: SiteNotice
 
     @property
-    def site(self) -> tuple[str, str] | None:
-        """Stack and site of a status; None for another notice."""
+    def subject(self) -> tuple[type[SiteNotice], str, str] | None:
+        """Kind, stack and site of a notice that later ones replace; None for another one.
+
+        A subscription that becomes live gets the present ones.
+        """
         notice = self.notice
-        return (notice.stack, notice.site) if isinstance(notice, SiteStatus) else None
+        if isinstance(notice, SiteStatus | SiteCoverage):
+            return type(notice), notice.stack, notice.site
+        return None
+
+    def replaced_by(self, later: WaitingNotice) -> WaitingNotice:
+        """Return a later notice of the same subject, with what is still true of this one."""
+        first, last = self.notice, later.notice
+        if isinstance(first, SiteCoverage) and isinstance(last, SiteCoverage):
+            table = CoverageTable()
+            for row in (*first.covered, *last.covered):
+                table.add(row)
+            return attrs.evolve(later, notice=attrs.evolve(last, covered=table.rows))
+        return later
 
     def join(self, later: WaitingNotice) -> WaitingNotice | None:
         """Return one notice for two neighbouring ranges of missing messages; None for others."""
@@ -127,7 +143,7 @@ class Feed:
     notices: list[WaitingNotice] = attrs.field(factory=list)
     """Notices about sites that wait, in order."""
     knows_statuses: bool = False
-    """True if the client got, or waits for, the present statuses of its sites."""
+    """True if the client got, or waits for, the present notices about its sites."""
     outcomes: DeliveryOutcomes = attrs.field(factory=DeliveryOutcomes)
     policy: IQueuePolicy = attrs.field()
     """Rule while the session is full. With `block` it reads the log, also if it is transient."""

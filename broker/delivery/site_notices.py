@@ -2,7 +2,8 @@
 
 A notice has the serial of the next event of the log. A live subscription gets it at once, or behind
 its queued events; one that reads the log gets it where it reaches the serial. A subscription that
-becomes live for the first time gets the present statuses of its sites, and no earlier ones.
+becomes live for the first time gets the present statuses and coverage of its sites, and no earlier
+ones.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from broker.delivery.backlog import Backlog
 from broker.delivery.delivery_sender import SessionWriter
 from broker.delivery.feed import Feed, FeedState, WaitingNotice
 from broker.errors import QueueFull
-from broker.event.site_notice import SiteNotice, SiteStatus
+from broker.event.site_notice import SiteCoverage, SiteNotice
 from broker.event.stream import StreamPattern
 from broker.log.logged_event import LoggedEvent
 from broker.wire.site_notice import notice_to_message
 
-#: Of one subscription. Beyond that only the newest status of each site waits, and neighbouring
-#: ranges of missing messages are one. Beyond that again the subscription ends with `queue-full`.
+#: Of one subscription. Beyond that only the newest status and coverage of each site wait, and
+#: neighbouring ranges of missing messages are one. Beyond that again the subscription ends with
+#: `queue-full`.
 MOST_WAITING = 256
 
-#: Returns the present statuses of the sites whose stacks carry streams of a pattern.
-FindStatuses: TypeAlias = Callable[[StreamPattern | None], Iterable[SiteStatus]]
+#: Returns the present statuses and coverage of the sites whose stacks carry streams of a pattern.
+FindStatuses: TypeAlias = Callable[[StreamPattern | None], Iterable[SiteNotice]]
 
 
 class SessionSiteNotices:
@@ -49,20 +51,25 @@ class SessionSiteNotices:
         self, notice: SiteNotice, patterns: Sequence[StreamPattern], serial: int
     ) -> None:
         """Deliver to the subscriptions whose streams overlap one of the patterns."""
-        if not self._writer.takes_order:
+        if not self._takes(notice):
             return
         waiting = WaitingNotice(serial, notice)
         for feed in list(self._feeds.values()):
-            if feed.overlaps(patterns) and (feed.knows_statuses or waiting.site is None):
+            if feed.overlaps(patterns) and (feed.knows_statuses or waiting.subject is None):
                 self._add_notice(feed, waiting)
         self.send_due()
 
+    def _takes(self, notice: SiteNotice) -> bool:
+        """Return whether the client's version has such notices."""
+        writer = self._writer
+        return writer.takes_coverage if isinstance(notice, SiteCoverage) else writer.takes_order
+
     def begin_live(self, feed: Feed) -> None:
         """Let a subscription that is live from now on know its sites."""
-        if not feed.knows_statuses and self._writer.takes_order:
+        if not feed.knows_statuses:
             feed.knows_statuses = True
-            found = self.find_statuses(feed.pattern)
-            feed.notices += [WaitingNotice(0, status) for status in found]
+            found = filter(self._takes, self.find_statuses(feed.pattern))
+            feed.notices += [WaitingNotice(0, notice) for notice in found]
             self.has_waiting = self.has_waiting or bool(feed.notices)
         self.send_due()
 
@@ -108,10 +115,18 @@ def events_before_notice(feed: Feed, events: list[LoggedEvent]) -> list[LoggedEv
 
 
 def _shorten(notices: Sequence[WaitingNotice]) -> list[WaitingNotice]:
-    newest = {each.site: each for each in notices if each.site is not None}
+    newest: dict[object, WaitingNotice] = {}
+    for each in notices:
+        if (subject := each.subject) is not None:
+            # It moves to the end: the last one of a subject keeps its place.
+            earlier = newest.pop(subject, each)
+            newest[subject] = each if earlier is each else earlier.replaced_by(each)
+    last = {each.subject: each for each in notices}
     left: list[WaitingNotice] = []
     for each in notices:
-        if each.site is not None and newest[each.site] is not each:
+        if each.subject is not None:
+            if last[each.subject] is each:
+                left.append(newest[each.subject])
             continue
         joined = left[-1].join(each) if left else None
         if joined is None:

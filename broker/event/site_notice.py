@@ -1,10 +1,12 @@
-"""Notices of a stream transport to subscriptions: statuses of sites, missing and moved messages."""
+"""Notices of a stream transport to subscriptions: statuses of sites, and fates of messages."""
 
 from __future__ import annotations
 
 from typing import Final, TypeAlias
 
 import attrs
+
+from broker.event.site_coverage import CoveredMessages
 
 
 @attrs.frozen
@@ -57,7 +59,22 @@ class MovedMessages:
     """At most `MOST_MOVES`."""
 
 
+@attrs.frozen
+class SiteCoverage:
+    """Messages that a site has logged and delivered, as far as they have changed.
+
+    The first notice of a group names the node's own site, without messages: its subscriptions get
+    what it has.
+    """
+
+    stack: str
+    site: str
+    """The one that has them."""
+    covered: tuple[CoveredMessages, ...]
+    """One for each incarnation of each site."""
+
+
 #: Of one notice.
 MOST_MOVES: Final = 1_000
 
-SiteNotice: TypeAlias = SiteStatus | MissingMessages | MovedMessages
+SiteNotice: TypeAlias = SiteStatus | MissingMessages | MovedMessages | SiteCoverage

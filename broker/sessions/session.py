@@ -30,6 +30,7 @@ from broker.wire import messages
 from broker.wire.codec import Message
 from broker.wire.event_batch import decode_batch
 from broker.wire.messages import (
+    COVERAGE_VERSION,
     INITIAL_CREDIT,
     NO_ERROR,
     ORDER_VERSION,
@@ -120,6 +121,10 @@ class Session:
     @property
     def takes_order(self) -> bool:
         return self.version >= ORDER_VERSION
+
+    @property
+    def takes_coverage(self) -> bool:
+        return self.version >= COVERAGE_VERSION
 
     def send_message(self, message: Message) -> None:
         self._send(messages.encode(message, self.version))

@@ -14,7 +14,7 @@ from broker.errors import ClearanceTooLow, NotInGroup, UnknownStack
 from broker.event.envelope import SecurityLevel
 from broker.event.flow import CarryingPatterns, pattern_of, precedence
 from broker.event.place import Mark
-from broker.event.site_notice import SiteStatus
+from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
 from broker.ingest.authorisation import Carriage
 from broker.matching.query.query import Query
@@ -228,9 +228,9 @@ class StreamTransports(Carriage):
             for instance in self:
                 instance.withdraw(name)
 
-    def find_statuses(self, pattern: StreamPattern | None) -> list[SiteStatus]:
-        """Return the present statuses of the sites whose stacks carry streams of a pattern."""
-        return [status for instance in self for status in instance.statuses.find(pattern)]
+    def find_statuses(self, pattern: StreamPattern | None) -> list[SiteNotice]:
+        """Return the present notices about sites whose stacks carry streams of a pattern."""
+        return [notice for instance in self for notice in instance.statuses.find(pattern)]
 
     def pattern_of_stream(self, stream: str) -> str:
         """Return the carrying pattern of a stream; empty: the default stack carries it."""

@@ -17,13 +17,19 @@ from broker.wire.codec import (
     WirePosition,
     WireTimes,
 )
-from broker.wire.site_notice import MessagesMissing, MessagesMoved, StatusChanged
+from broker.wire.site_notice import (
+    MessagesCovered,
+    MessagesMissing,
+    MessagesMoved,
+    StatusChanged,
+)
 
 #: Version 2 adds stream times, version 3 queue policies, version 4 order entries
-#: and notices about sites.
-PROTOCOL_VERSIONS = (1, 2, 3, 4)
+#: and notices about sites, version 5 `MessagesCovered`.
+PROTOCOL_VERSIONS = (1, 2, 3, 4, 5)
 QUEUE_POLICY_VERSION = 3
 ORDER_VERSION = 4
+COVERAGE_VERSION = 5
 #: Bytes of DELIVER before the first `Credit`.
 INITIAL_CREDIT = 1 << 20
 MAGIC = "xmlbroker"
@@ -291,7 +297,7 @@ DELIVER = 0x28
 CODEC: Final = Codec[Message](
     *(Hello, Welcome, Refuse, Goodbye, Published, NotPublished, Subscribe, Subscribed, Flowing),
     *(Unsubscribe, Ended, Acknowledge, Progress, Gap, Credit, TypeChanged, Ask, Answer),
-    *(StatusChanged, MessagesMissing, MessagesMoved),
+    *(StatusChanged, MessagesMissing, MessagesMoved, MessagesCovered),
 )
 _encode = CODEC.encode
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, TypeAlias
 
 import attrs
 import msgspec
 
+from broker.errors import ProtocolError
+from broker.event.site_coverage import MOST_INCARNATIONS, MOST_RANGES, MOST_SITES, CoveredMessages
 from broker.event.site_notice import (
     MOST_MOVES,
     MissingMessages,
     MovedMessage,
     MovedMessages,
+    SiteCoverage,
     SiteNotice,
     SiteStatus,
 )
@@ -24,6 +27,20 @@ MAX_REASON = 500
 _Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 _Stamp: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Reason: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_REASON)]
+#: Fields of `CoveredMessages`, of all rows of a table.
+CoveredRows: TypeAlias = Annotated[
+    tuple[
+        tuple[
+            _Name,
+            Offset,
+            Offset,
+            Offset,
+            Annotated[tuple[tuple[Offset, Offset], ...], msgspec.Meta(max_length=MOST_RANGES)],
+        ],
+        ...,
+    ],
+    msgspec.Meta(max_length=MOST_SITES * MOST_INCARNATIONS),
+]
 
 
 class StatusChanged(Message, frozen=True):
@@ -71,12 +88,26 @@ class MessagesMoved(Message, frozen=True):
     """Site, incarnation and number of a message; stamp, and the name that orders equal ones."""
 
 
-NoticeMessage: TypeAlias = StatusChanged | MessagesMissing | MessagesMoved
+class MessagesCovered(Message, frozen=True):
+    """Node: messages that a site has logged and delivered, for a client of version 5."""
+
+    kind = 0x2E
+
+    number: Count
+    stack: _Name
+    site: _Name
+    """The one that has them."""
+    covered: CoveredRows
+    """Site, incarnation, first and last number, and the ranges that are missing there."""
+
+
+NoticeMessage: TypeAlias = StatusChanged | MessagesMissing | MessagesMoved | MessagesCovered
 
 _MESSAGES: Mapping[type[SiteNotice], type[NoticeMessage]] = {
     SiteStatus: StatusChanged,
     MissingMessages: MessagesMissing,
     MovedMessages: MessagesMoved,
+    SiteCoverage: MessagesCovered,
 }
 _NOTICES = {message: notice for notice, message in _MESSAGES.items()}
 _SCHEMAS = {
@@ -94,13 +125,30 @@ def notice_to_message(number: int, notice: SiteNotice) -> NoticeMessage:
 
 
 def notice_from_message(message: NoticeMessage) -> SiteNotice:
+    """Raises `ProtocolError` for ranges that are not in order."""
     _, *fields = msgspec.structs.astuple(message)
     if isinstance(message, MessagesMoved):
         return MovedMessages(message.stack, tuple(MovedMessage(*row) for row in message.moves))
+    if isinstance(message, MessagesCovered):
+        return SiteCoverage(message.stack, message.site, rows_to_covered(message.covered))
     return _NOTICES[type(message)](*fields)
+
+
+def rows_to_covered(rows: CoveredRows) -> tuple[CoveredMessages, ...]:
+    """Raises `ProtocolError` for ranges that are not in order."""
+    try:
+        return tuple(CoveredMessages(*row) for row in rows)
+    except ValueError as error:
+        raise ProtocolError(str(error)) from None
+
+
+def covered_to_rows(covered: Iterable[CoveredMessages]) -> CoveredRows:
+    return tuple(attrs.astuple(row, recurse=False) for row in covered)
 
 
 def _fields_of(notice: SiteNotice) -> tuple[Any, ...]:
     if isinstance(notice, MovedMessages):
         return notice.stack, tuple(attrs.astuple(each) for each in notice.moves)
+    if isinstance(notice, SiteCoverage):
+        return notice.stack, notice.site, covered_to_rows(notice.covered)
     return attrs.astuple(notice)

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import attrs
 
 from broker.errors import BrokerError
+from broker.event.site_notice import SiteNotice
 from broker.streams.contract import FlowBatch
 from broker.transport.message import Message
 from broker.transport.order import MessageId, Place, Stamp
@@ -123,6 +124,13 @@ class SendPacket:
     sites: Sequence[str]
 
 
+@attrs.frozen
+class PassNotice:
+    """Pass a notice of an observer to subscriptions."""
+
+    notice: SiteNotice
+
+
 LinkEffect: TypeAlias = SendData | SuspectSite | EndLink | SendPacket
 GroupEffect: TypeAlias = (
     LinkEffect
@@ -133,4 +141,5 @@ GroupEffect: TypeAlias = (
     | MoveMessage
     | ReportStatus
     | ReportMissing
+    | PassNotice
 )

@@ -89,6 +89,12 @@ class Losses:
         if (incarnation, number) > (last.incarnation, last.number):
             self._released = Loss(0, incarnation, number, mark or last.mark)
 
+    @property
+    def released(self) -> int:
+        """Number of the last own message of this process; 0 before the first one."""
+        last = self._released
+        return last.number if last.incarnation == self._incarnation else 0
+
     def begin_link(self, site: str) -> None:
         """Record that the own end of a link is new."""
         self._links += 1

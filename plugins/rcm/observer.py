@@ -27,8 +27,8 @@ class GroupObserver:
         """Handle packets of the order that were sent to other sites now."""
         return []
 
-    def deliver(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
-        """Handle events that are delivered now, with their entries as annotations."""
+    def deliver(self, flow: str, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
+        """Handle events of a flow that are delivered now, with their entries as annotations."""
         return []
 
     def deliver_message(self, message: DeliverMessage, now: float) -> list[GroupEffect]:
@@ -43,8 +43,10 @@ class GroupObserver:
         """Handle that a delivered message has another place from now on."""
         return []
 
-    def miss(self, site: str, incarnation: int, last: int, now: float) -> list[GroupEffect]:
-        """Handle that messages of a site up to this number will not come."""
+    def miss(
+        self, site: str, incarnation: int, first: int, last: int, now: float
+    ) -> list[GroupEffect]:
+        """Handle that messages of a site with these numbers will not come."""
         return []
 
     def connect(self, site: str, now: float) -> list[GroupEffect]:
@@ -89,8 +91,9 @@ class Observers:
     def __bool__(self) -> bool:
         return bool(self._observers)
 
-    def add(self, observer: GroupObserver) -> None:
-        self._observers.append(observer)
+    def add(self, *observers: GroupObserver | None) -> None:
+        """Add those that the configuration has."""
+        self._observers += [each for each in observers if each is not None]
 
     def call(self, method: Callable[[GroupObserver, float], Iterable[GroupEffect]]) -> None:
         """Call a method of each with the present time, and apply its effects."""

@@ -35,6 +35,7 @@ from plugins.rcm.certificates.site_certificates import SiteCertificates
 from plugins.rcm.clients.multiplexer import Multiplexer
 from plugins.rcm.clock_bounds import ClockBounds
 from plugins.rcm.comparison.configuration import create_comparison
+from plugins.rcm.coverage.configuration import create_coverage
 from plugins.rcm.effects import (
     DeliverBatch,
     DeliverMessage,
@@ -42,6 +43,7 @@ from plugins.rcm.effects import (
     GroupEffect,
     IChannelReceiver,
     MoveMessage,
+    PassNotice,
     PassOn,
     ReportMissing,
     ReportStatus,
@@ -109,7 +111,6 @@ class RcmTransport:
         self._receivers[Channel.SITES] = self._membership
         self._sites = self._membership.links
         self._exchange = SiteExchange(self._membership)
-        self._observers.add(self._exchange)
         settings = OrderSettings(clock_delay=options.clock_delay, delta=options.delta)
         sites = tuple(self._membership.sites.members)
         core = variant.create_core(context.node, incarnation, settings, self._state.floor)
@@ -125,14 +126,12 @@ class RcmTransport:
             *(options, context.instance, context.node, incarnation),
             has_times=options.order in TIMED,
         )
-        if self._certificates is not None:
-            self._observers.add(self._certificates)
         comparison = create_comparison(
             *(options, context.instance, context.node, sites, incarnation, core),
             *(self._clock.read, self._sites.clock_of, self._now()),
         )
-        if comparison is not None:
-            self._observers.add(comparison)
+        coverage = create_coverage(context, incarnation, self._group.losses)
+        self._observers.add(self._exchange, self._certificates, comparison, coverage)
         if self._membership.is_member(context.node):
             host, port = self._address
             self._sites.open(context.open_links(options.listen or f"{host}:{port}", self))
@@ -210,7 +209,7 @@ class RcmTransport:
         self._state.cover(self._group.core.floor)
         if self._observers:
             placed = list(map(CarriedEvent.with_annotation, batch.events, entries))
-            self._observers.call(lambda each, now: each.deliver(placed, now))
+            self._observers.call(lambda each, now: each.deliver(batch.flow, placed, now))
         return entries
 
     def prove(self, question: Mapping[str, str]) -> object:
@@ -305,7 +304,8 @@ class RcmTransport:
                 self._context.receive(batch)
             case DeliverBatch(batch):
                 # Before the delivery, which may be taken back at once.
-                self._observers.call(lambda each, now: each.deliver(batch.events, now))
+                flow, events = batch.flow, batch.events
+                self._observers.call(lambda each, now: each.deliver(flow, events, now))
                 self._context.deliver(batch)
             case MoveMessage(id, before, stamp):
                 self._moves.add_move(id, stamp)
@@ -319,10 +319,11 @@ class RcmTransport:
                 self._end_link(site, error)
             case ReportMissing(site, incarnation, first, last):
                 self.missing += last - first + 1
-                stack = self._context.instance
-                missing = MissingMessages(stack, site, incarnation, first, last, "lost")
-                self._notify(missing)
-                self._observers.call(lambda each, now: each.miss(site, incarnation, last, now))
+                numbers = site, incarnation, first, last
+                self._notify(MissingMessages(self._context.instance, *numbers, "lost"))
+                self._observers.call(lambda each, now: each.miss(*numbers, now))
+            case PassNotice(notice):
+                self._context.notify(notice)
             case SendPacket(data, sites):
                 self._send([data], sites)
 

@@ -74,6 +74,8 @@ class FakeNode:
 
 
 class FakeClient:
+    client_id = "fake"
+
     def __init__(self, node: FakeNode) -> None:
         self._node = node
         self._receipts: list[asyncio.Future[Receipt]] = []

@@ -34,7 +34,7 @@ def event(offset: int, level: int = 0, epoch: int = 1, size: int = 4) -> LoggedE
 
 
 class FakeWriter:
-    takes_order = True
+    takes_order = takes_coverage = True
 
     def __init__(self) -> None:
         self.room = 1000

@@ -64,7 +64,7 @@ def test_only_subscriptions_of_overlapping_streams_get_notices() -> None:
 
 def test_a_client_of_an_earlier_version_gets_no_notices() -> None:
     setting = NoticeSetting()
-    setting.writer.takes_order = False
+    setting.writer.takes_order = setting.writer.takes_coverage = False
     setting.delivery.site_notices.find_statuses = lambda _: [UP]
     feed = setting.subscribe()
     setting.notify(DOWN, MISSING)

@@ -26,7 +26,7 @@ def radar_and_transports(services: Services) -> tuple[ITransportContext, StreamT
     return context, transports
 
 
-def found(transports: StreamTransports, pattern: str) -> list[SiteStatus]:
+def found(transports: StreamTransports, pattern: str) -> list[SiteNotice]:
     return transports.find_statuses(StreamPattern.parse(pattern))
 
 
@@ -63,7 +63,7 @@ def test_the_present_statuses_are_bounded() -> None:
     radar, transports = radar_and_transports(Services())
     for number in range(MOST_SITES + 5):
         radar.notify(attrs.evolve(UP, site=f"s{number}"))
-    sites = [each.site for each in found(transports, ">")]
+    sites = [each.site for each in found(transports, ">") if isinstance(each, SiteStatus)]
     assert sites == [f"s{number}" for number in range(5, MOST_SITES + 5)]
 
 

@@ -74,8 +74,15 @@ class ChatSession:
             async for event in self._subscription:
                 self._newest = time.monotonic()
                 insertion = self._model.add_event(event, now_ms())
-                if insertion is not None and not self.is_history:
-                    self._view.show_line(insertion)
+                if insertion is not None:
+                    self._show(insertion)
+
+    def _show(self, insertion: Insertion) -> None:
+        settled = self._model.add_own(insertion.line)
+        if not self.is_history:
+            self._view.show_line(insertion)
+            for each in settled:
+                self._view.show_notice(each)
 
     def say(self, text: str) -> Awaitable[Receipt]:
         """Resolve when the text is durable at the site.

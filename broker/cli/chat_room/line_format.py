@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.cli.chat_room.message import NOT_IN_NAMES, Presence, cut
+from broker.cli.chat_room.own_lines import Arrivals
 from broker.cli.chat_room.room import Member, Room
 from broker.cli.chat_room.transcript import ChatLine, Line
 from broker.cli.event_format import clock_time
@@ -21,6 +22,26 @@ def line_as_text(line: Line) -> str:
     if isinstance(line, MissingMessages):
         return missing_as_text(line)
     return f"{'late ' if line.is_late else ''}{_time_of(line)}{_site_of(line)} {_body_of(line)}"
+
+
+def line_with_arrivals(line: Line, room: Room) -> str:
+    """Return a line; an own message has the sites at which it has arrived."""
+    arrivals = None if isinstance(line, MissingMessages) else room.arrivals_of(line)
+    suffix = "" if arrivals is None else f" {arrivals_as_text(arrivals)}"
+    return line_as_text(line) + suffix
+
+
+def arrivals_as_text(arrivals: Arrivals) -> str:
+    others = [
+        f"{what} {', '.join(sites)}"
+        for what, sites in (
+            ("waits for", arrivals.expected),
+            ("missing at", arrivals.missing),
+            ("not known at", arrivals.unknown),
+        )
+        if sites
+    ]
+    return one_line(f"[{' '.join(arrivals.delivered)}] {', '.join(others)}")
 
 
 def late_as_text(line: ChatLine, before: ChatLine | None, after: ChatLine | None) -> str:

@@ -8,16 +8,19 @@ from itertools import islice
 from typing import IO
 
 from broker.cli.chat_room.line_format import (
+    arrivals_as_text,
     late_as_text,
     line_as_text,
+    line_with_arrivals,
     members_as_text,
     placed_missing_as_text,
     status_as_text,
 )
+from broker.cli.chat_room.own_lines import SettledLine
 from broker.cli.chat_room.room import Room, RoomNotice
 from broker.cli.chat_room.transcript import Insertion
 from broker.cli.terminal import print_note
-from broker.event.site_notice import SiteStatus
+from broker.event.site_notice import MissingMessages, SiteStatus
 
 
 class PlainView:
@@ -40,7 +43,7 @@ class PlainView:
     def show_history(self) -> None:
         lines = self._room.transcript.lines
         for line in islice(lines, max(0, len(lines) - self._history_lines), None):
-            self._print(line_as_text(line))
+            self._print(line_with_arrivals(line, self._room))
         for status in self._room.statuses.values():
             self._print(status_as_text(status))
         self.show_members()
@@ -57,7 +60,10 @@ class PlainView:
             self._print(status_as_text(notice))
         elif isinstance(notice, Insertion):
             self._print(f"moved: {late_as_text(notice.line, notice.before, notice.after)}")
-        else:
+        elif isinstance(notice, SettledLine):
+            sites = arrivals_as_text(notice.arrivals)
+            self._print(f"delivered: {line_as_text(notice.line)} {sites}")
+        elif isinstance(notice, MissingMessages):
             neighbours = self._room.transcript.neighbours_of(notice)
             self._print(placed_missing_as_text(notice, *neighbours))
 

@@ -7,10 +7,17 @@ from typing import Final, TypeAlias
 import attrs
 
 from broker.cli.chat_room.message import Presence, read_chat
-from broker.cli.chat_room.transcript import MOST_LINES, Insertion, Transcript
+from broker.cli.chat_room.own_lines import Arrivals, OwnLines, SettledLine
+from broker.cli.chat_room.transcript import MOST_LINES, ChatLine, Insertion, Transcript
 from broker.client.received import ReceivedEvent
 from broker.event.event_id import EventId
-from broker.event.site_notice import MissingMessages, MovedMessages, SiteNotice, SiteStatus
+from broker.event.site_notice import (
+    MissingMessages,
+    MovedMessages,
+    SiteCoverage,
+    SiteNotice,
+    SiteStatus,
+)
 
 #: Beyond it the ones unseen for longest go.
 MOST_MEMBERS: Final = 1_000
@@ -36,18 +43,20 @@ class Member:
 
 
 #: It changes what a room shows.
-RoomNotice: TypeAlias = SiteStatus | MissingMessages | Insertion
+RoomNotice: TypeAlias = SiteStatus | MissingMessages | Insertion | SiteCoverage | SettledLine
 
 
 class Room:
     """Takes events and notices in any order, and the time as ms since 1970."""
 
-    def __init__(self, most_lines: int = MOST_LINES) -> None:
+    def __init__(self, most_lines: int = MOST_LINES, own_client: str = "") -> None:
+        """`own_client` is the ClientId of own messages."""
         self.transcript = Transcript(most_lines)
         self.statuses: dict[tuple[str, str], SiteStatus] = {}
         """By stack and site, as told last."""
         self.unreadable = 0
         """Events that are no chat messages."""
+        self._own = OwnLines(own_client, self.transcript, self.statuses)
         self._members: dict[str, Member] = {}
         """By ClientId."""
 
@@ -63,15 +72,25 @@ class Room:
         return self.transcript.add_message(event, message)
 
     def add_notice(self, notice: SiteNotice) -> list[RoomNotice]:
-        """Return the notice, or its parts that are new, or the lines that it moves."""
+        """Return the notice, or its parts that are new, or the lines that it moves or settles."""
         if isinstance(notice, MovedMessages):
             return list(self.transcript.move_messages(notice))
         if isinstance(notice, MissingMessages):
             return list(self.transcript.add_missing(notice))
         key = notice.stack, notice.site
-        if key in self.statuses or len(self.statuses) < MOST_SITES:
+        if isinstance(notice, SiteCoverage):
+            self._own.add_coverage(notice)
+        elif key in self.statuses or len(self.statuses) < MOST_SITES:
             self.statuses[key] = notice
-        return [notice]
+        return [notice, *self._own.settle()]
+
+    def add_own(self, line: ChatLine) -> list[SettledLine]:
+        """Follow the arrivals of a new line if it is an own message. Return it if it is settled."""
+        return self._own.add_line(line)
+
+    def arrivals_of(self, line: ChatLine) -> Arrivals | None:
+        """Return the sites of an own message, as far as they are told."""
+        return self._own.arrivals_of(line)
 
     def members(self, now: int) -> list[Member]:
         """Return the present ones by site and name."""

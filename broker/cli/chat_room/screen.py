@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import attrs
 from rich.cells import cell_len, chop_cells, set_cell_size
 
-from broker.cli.chat_room.line_format import line_as_text, members_as_text
+from broker.cli.chat_room.line_format import line_with_arrivals, members_as_text
 from broker.cli.chat_room.room import Room
 from broker.cli.terminal import one_line
 from broker.event.site_notice import MissingMessages
@@ -82,12 +82,14 @@ class Screen:
         """Return the lowest rows; scrolled ones end further up."""
         needed = height + self.room.scrolled
         found: list[Row] = []
-        lines = self.room.room.transcript.lines
+        room = self.room.room
+        lines = room.transcript.lines
         for line in reversed(lines):
             style = "missing" if isinstance(line, MissingMessages) else ""
             if not style and getattr(line, "is_late", False):
                 style = "late"
-            found += [Row(text, style) for text in reversed(wrap(line_as_text(line), columns))]
+            text = line_with_arrivals(line, room)
+            found += [Row(part, style) for part in reversed(wrap(text, columns))]
             if len(found) >= needed:
                 break
         self.room.scrolled = max(0, min(self.room.scrolled, len(found) - height))

@@ -120,6 +120,9 @@ class Transcript:
     def __contains__(self, event_id: EventId) -> bool:
         return event_id in self._known
 
+    def find(self, event_id: EventId) -> ChatLine | None:
+        return self._known.get(event_id)
+
     @property
     def messages(self) -> list[ChatLine]:
         return list(self._lines)

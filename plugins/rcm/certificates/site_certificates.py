@@ -76,7 +76,7 @@ class SiteCertificates(GroupObserver):
             self._builder.add_leaf(key, data, is_late=is_late, now=now)
         return []
 
-    def deliver(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
+    def deliver(self, flow: str, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
         """Certify events that are delivered now, with their entries as annotations."""
         found = [leaf for each in events if (leaf := self._read_leaf(each, now)) is not None]
         for is_late, leaves in groupby(found, itemgetter(2)):
@@ -98,8 +98,10 @@ class SiteCertificates(GroupObserver):
         self._builder.move_event((*before, *id), (*stamp, *id), now)
         return []
 
-    def miss(self, site: str, incarnation: int, last: int, now: float) -> list[GroupEffect]:
-        """Handle that messages of a site up to this number will not come."""
+    def miss(
+        self, site: str, incarnation: int, first: int, last: int, now: float
+    ) -> list[GroupEffect]:
+        """Handle that messages of a site up to the last number will not come."""
         self._builder.add_missing(site, incarnation, last, now)
         return []
 

@@ -110,7 +110,7 @@ class SiteComparison(GroupObserver):
             self._out.add_release(number, sent.first, sent.count, clock)
         return self._take(now)
 
-    def deliver(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
+    def deliver(self, flow: str, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
         self._delivering.deliver(self._read(events), self._read_clock(now), now)
         return self._take(now)
 

@@ -56,7 +56,7 @@ def test_each_event_is_proved_as_it_was_delivered(seed: int) -> None:
     late = {number: random.random() < 0.3 for number in range(1, 40)}
     stamps = {number: random.randrange(1_000) for number in late}
     for number, stamp in stamps.items():
-        site.deliver([make_event(number, stamp, is_late=late[number])], 1.0)
+        site.deliver("flow", [make_event(number, stamp, is_late=late[number])], 1.0)
     for number, stamp in stamps.items():
         leaf, outcomes = verify_event(proof_of(site, number), "g", PINNED)
         assert (leaf.stamp, leaf.tie, leaf.site, leaf.number) == (stamp, "b", "b", number)
@@ -71,9 +71,9 @@ def test_each_event_is_proved_as_it_was_delivered(seed: int) -> None:
 def test_a_block_that_has_changed_is_signed_for_its_proof() -> None:
     site = make_site()
     site.exchange.connect("b", 1.0)
-    site.deliver([make_event(1, 5)], 1.0)
+    site.deliver("flow", [make_event(1, 5)], 1.0)
     first = proof_of(site, 1)
-    site.deliver([make_event(2, 6)], 1.0)
+    site.deliver("flow", [make_event(2, 6)], 1.0)
     second = proof_of(site, 1)
     for proof in (first, second):
         assert verify_event(proof, "g", PINNED)[1][0].outcome is Outcome.PROVED
@@ -82,8 +82,8 @@ def test_a_block_that_has_changed_is_signed_for_its_proof() -> None:
 
 def test_blocks_follow_each_other_in_pages() -> None:
     site = make_site()
-    site.deliver([make_event(number, 5) for number in range(1, 1_101)], 1.0)
-    site.deliver([make_event(2_000, 5_000)], 1.0)
+    site.deliver("flow", [make_event(number, 5) for number in range(1, 1_101)], 1.0)
+    site.deliver("flow", [make_event(2_000, 5_000)], 1.0)
     pages: list[BlockPage] = []
     for first in (0, 1_024):
         page = site.show_block(-1_000, first, 100.0)
@@ -103,13 +103,15 @@ def test_blocks_follow_each_other_in_pages() -> None:
 
 def test_events_of_other_stacks_are_not_certified() -> None:
     site = make_site()
-    site.deliver([make_event(1, 5, stack="other"), make_event(2, 6).with_annotation(b"")], 1.0)
+    site.deliver(
+        "flow", [make_event(1, 5, stack="other"), make_event(2, 6).with_annotation(b"")], 1.0
+    )
     assert site.next_timeout() is None
 
 
 def test_an_event_without_a_stamp_makes_its_block_incomplete() -> None:
     site = make_site()
-    site.deliver([make_event(1, 5), make_event(2, None), make_event(3, 300)], 1.0)
+    site.deliver("flow", [make_event(1, 5), make_event(2, None), make_event(3, 300)], 1.0)
     site.handle_timeout(1.0 + QUIET)
     signed = [site.exchange.builder.certificate_of(block) for block in (0, 1)]
     assert [each.certificate.has_missing for each in signed if each is not None] == [True, True]
@@ -125,7 +127,7 @@ def test_unknown_events_have_no_proof() -> None:
 def test_after_a_restart_the_log_gives_the_blocks_back() -> None:
     events = [make_event(number, number * 100, is_late=number == 7) for number in range(1, 20)]
     first, second = make_site(), make_site(incarnation=2)
-    first.deliver(events, 1.0)
+    first.deliver("flow", events, 1.0)
     second.restore(events[5:], 1.0)
     for site in (first, second):
         site.handle_timeout(1.0 + QUIET)
@@ -143,7 +145,7 @@ def test_after_a_restart_the_log_gives_the_blocks_back() -> None:
 def test_an_own_event_that_was_not_delivered_before_the_restart_may_be_late() -> None:
     site = make_site(incarnation=2)
     site.restore([make_event(1, 5), make_event(2, 6, "a")], 1.0)
-    site.deliver([make_event(2, 6, "a", is_late=True)], 2.0)
+    site.deliver("flow", [make_event(2, 6, "a", is_late=True)], 2.0)
     proof = proof_of(site, 2, "a")
     assert proof.index_in_time is None
     assert site.exchange.builder.snapshot()["leaves"] == 2
@@ -151,7 +153,7 @@ def test_an_own_event_that_was_not_delivered_before_the_restart_may_be_late() ->
 
 def test_an_event_that_was_not_logged_is_removed_until_it_comes_again() -> None:
     site = make_site()
-    site.deliver([make_event(1, 5), make_event(2, 6), make_event(3, 300)], 1.0)
+    site.deliver("flow", [make_event(1, 5), make_event(2, 6), make_event(3, 300)], 1.0)
     site.handle_timeout(1.0 + QUIET)
     builder = site.exchange.builder
     before = builder.certificate_of(0)
@@ -161,7 +163,7 @@ def test_an_event_that_was_not_logged_is_removed_until_it_comes_again() -> None:
     assert site.prove_event("client-b", 7, 2, 5.0) is None
     site.handle_timeout(10.0)
     without = builder.certificate_of(0)
-    site.deliver([make_event(2, 6, is_late=True)], 11.0)
+    site.deliver("flow", [make_event(2, 6, is_late=True)], 11.0)
     site.handle_timeout(20.0)
     after = builder.certificate_of(0)
     assert before is not None and without is not None and after is not None

@@ -1,0 +1,1 @@
+"""What each site of a group has logged and delivered, told to the others and to subscriptions."""
