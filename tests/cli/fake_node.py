@@ -45,6 +45,7 @@ class FakeNode:
     """True if a replay ends after the last item."""
     bad_query: BrokerError | None = None
     warnings: tuple[str, ...] = ()
+    client_id: str = "fake"
     on_publish: Callable[[FakeClient], None] = lambda _: None
 
     on_wait: Callable[[], None] = lambda: None
@@ -74,10 +75,9 @@ class FakeNode:
 
 
 class FakeClient:
-    client_id = "fake"
-
     def __init__(self, node: FakeNode) -> None:
         self._node = node
+        self.client_id = node.client_id
         self._receipts: list[asyncio.Future[Receipt]] = []
         self.on_state: Callable[[bool, BrokerError | None], None] | None = None
         self.on_trouble: Callable[[BrokerError | None], None] | None = None

@@ -4,7 +4,8 @@ import attrs
 import pytest
 
 from broker.errors import ClearanceTooLow, GaveUp, NotAllowed
-from broker.event.site_notice import MissingMessages, SiteStatus
+from broker.event.site_coverage import CoveredMessages
+from broker.event.site_notice import MissingMessages, SiteCoverage, SiteStatus
 from tests.cli.chat_room.events import NOON, chat_event
 from tests.cli.fake_node import FakeNode, Published, run
 
@@ -43,6 +44,24 @@ def test_the_room_is_printed() -> None:
         "22:13:20.003 ± 2 ms a a-1: third",
         "site c: suspected since 22:13:20.000, silent, until 22:14:20.000 at most",
         "here: nobody",
+    ]
+
+
+def test_own_texts_of_the_history_have_their_sites() -> None:
+    covered = (CoveredMessages("a", 1, 1, 1),)
+    node = FakeNode(
+        client_id="a-1",
+        stored=[
+            *(SiteStatus("ops", site, "connected", "", NOW) for site in "bc"),
+            *(SiteCoverage("ops", site, covered) for site in "abc"),
+            chat_event("a", 1, text="first"),
+            chat_event("a", 2, text="second"),
+        ],
+    )
+    result = run(node, *JOIN, stdin="")
+    assert result.stdout.splitlines()[:2] == [
+        "22:13:20.001 ± 2 ms a a-1: first [a b c]",
+        "22:13:20.002 ± 2 ms a a-1: second [a] waits for b, c",
     ]
 
 

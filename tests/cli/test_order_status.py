@@ -15,6 +15,7 @@ GROUP: dict[str, Any] = {
     "streams": ["chat.>"],
     "error": "",
     "waiting": 2,
+    "released": 4_712,
     "peers": [
         {
             "site": "b",
@@ -23,6 +24,7 @@ GROUP: dict[str, Any] = {
             "reason": "",
             "clock_offset": 0.0021,
             "clock_uncertainty": 0.0005,
+            "delivered": 4_711,
         },
         {
             "site": "c",
@@ -44,7 +46,7 @@ def node_with(*stacks: dict[str, Any]) -> FakeNode:
 def test_each_site_has_a_line_with_status_reason_and_times() -> None:
     assert list(group_lines(GROUP)) == [
         "ops: hybrid order of chat.>, 2 waiting",
-        "  b: connected for 12 s, clock +2.1 ± 0.5 ms",
+        "  b: connected for 12 s, clock +2.1 ± 0.5 ms, has 4,711 of 4,712 messages",
         "  c: suspected for 4 s, silent, next change in 56 s",
     ]
 

@@ -9,7 +9,8 @@ import pytest
 from broker.delivery.feed import Feed, FeedState
 from broker.delivery.site_notices import MOST_WAITING
 from broker.errors import QueueFull
-from broker.event.site_notice import MissingMessages, SiteNotice, SiteStatus
+from broker.event.site_coverage import CoveredMessages
+from broker.event.site_notice import MissingMessages, SiteCoverage, SiteNotice, SiteStatus
 from broker.event.stream import StreamPattern
 from broker.wire.messages import Gap
 from broker.wire.site_notice import notice_to_message
@@ -20,6 +21,10 @@ UP = SiteStatus("ops", "c", "connected", "", 5)
 SUSPECTED = SiteStatus("ops", "c", "suspected", "silent", 6, 60_006)
 DOWN = SiteStatus("ops", "c", "disconnected", "silent", 7)
 MISSING = MissingMessages("ops", "c", 7, 3, 5, "lost")
+
+
+def coverage(*lasts: int, first: int = 1, site: str = "c") -> list[SiteNotice]:
+    return [SiteCoverage("ops", site, (CoveredMessages("a", 7, first, last),)) for last in lasts]
 
 
 class NoticeSetting(Setting):
@@ -70,6 +75,28 @@ def test_a_client_of_an_earlier_version_gets_no_notices() -> None:
     setting.notify(DOWN, MISSING)
     setting.expect()
     assert feed.notices == []
+
+
+def test_a_client_of_version_4_gets_no_coverage() -> None:
+    setting = NoticeSetting()
+    setting.writer.takes_coverage = False
+    setting.delivery.site_notices.find_statuses = lambda _: [UP, *coverage(1)]
+    setting.subscribe()
+    setting.notify(*coverage(2), DOWN)
+    setting.expect((1, UP), (1, DOWN))
+
+
+def test_coverage_comes_when_a_subscription_becomes_live_and_then_as_it_changes() -> None:
+    setting = NoticeSetting(*map(event, range(1, 4)), delivery=100_000)
+    present, later = coverage(5, 6)
+    setting.delivery.site_notices.find_statuses = lambda _: [UP, present]
+    setting.writer.room = 0
+    setting.subscribe(cursor=1, cut=(1, 3))
+    setting.notify(*coverage(4))
+    setting.writer.room = 100
+    setting.delivery.send_waiting()
+    setting.notify(later)
+    setting.expect([1, 2, 3], (1, UP), (1, present), (1, later))
 
 
 @pytest.mark.parametrize("has_past", [False, True])
@@ -242,6 +269,22 @@ def test_waiting_notices_are_bounded_and_missing_messages_are_never_dropped(
     else:
         ((failed, failure),) = setting.failures
         assert failed is feed and failure.check(QueueFull)
+
+
+def test_waiting_coverage_of_a_site_is_joined() -> None:
+    setting = NoticeSetting(delivery=100_000)
+    feed = setting.subscribe()
+    setting.writer.room = 0
+    before, others = coverage(*range(1, 100)), coverage(7, site="d")
+    setting.notify(DOWN, *before, *others, *missing(1))
+    setting.notify(*coverage(*range(100, 300), first=90))
+    assert [each.notice for each in feed.notices[:4]] == [
+        DOWN,
+        *others,
+        *missing(1),
+        *coverage(254),
+    ]
+    assert feed.notices[-1].notice == coverage(299, first=90)[0] and setting.failures == []
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ def test_late_lines_are_marked_between_their_neighbours(tmp_path: Path) -> None:
                 await anna.wait_for("here: ")
                 anna.enter("together\r")
                 await carl.wait_for("a anna: together")
+                await anna.wait_for(r"delivered: .* a anna: together \[a b c\]")
                 sites.links.silence("c")
                 await asyncio.gather(
                     anna.wait_for("site c: suspected since .*, silent"),
@@ -55,6 +57,10 @@ def test_late_lines_are_marked_between_their_neighbours(tmp_path: Path) -> None:
                     r"before \[.*apart at a\]"
                 )
                 await carl.wait_for(r"[0-9:.]+ ± \d+ ms a anna: apart at a")
+                await anna.wait_for(r"delivered: .* a anna: apart at a \[a b c\]")
+                await carl.wait_for(r"delivered: .* c carl: apart at c \[a b c\]")
+                for person, text in ((anna, "apart at a"), (carl, "apart at c")):
+                    assert len(re.findall(f"delivered: .*{text} ", person.text)) == 1
                 for person in (anna, carl):
                     person.enter("/quit\r")
                     assert await person.wait_for_exit() == 0
@@ -77,16 +83,20 @@ def test_screens_have_late_lines_at_their_places(tmp_path: Path) -> None:
                 await carl.wait_for_rows("sites: a connected, b connected")
                 anna.enter("togethr\x7fer\r")
                 await carl.wait_for_rows("a anna: together")
+                await anna.wait_for_rows(r"a anna: together \[a b c\]")
                 sites.links.silence("c")
                 await anna.wait_for_rows(r"c suspected \(silent\)")
                 await carl.wait_for_rows(r"a suspected \(silent\)")
                 carl.enter("apart at c\r")
                 await carl.wait_for_rows("c carl: apart at c")
                 anna.enter("apart at a\r")
-                await anna.wait_for_rows("a anna: together", "a anna: apart at a")
+                await anna.wait_for_rows(
+                    r"a anna: together \[a b c\]", r"a anna: apart at a \[a b\] waits for c"
+                )
                 sites.links.repair("c")
                 await anna.wait_for_rows(
-                    "a anna: together", "late .* c carl: apart at c", "a anna: apart at a"
+                    *("a anna: together", "late .* c carl: apart at c"),
+                    r"a anna: apart at a \[a b c\]",
                 )
                 await carl.wait_for_rows("c carl: apart at c", "a anna: apart at a")
                 carl.enter("\tmore fuel\r")

@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import BadQuery, ProtocolError, VersionMismatch
+from broker.event.site_coverage import CoveredMessages
 from broker.event.site_notice import (
     MissingMessages,
     MovedMessage,
     MovedMessages,
+    SiteCoverage,
     SiteNotice,
     SiteStatus,
 )
@@ -32,6 +34,7 @@ from broker.wire.messages import (
     Welcome,
 )
 from broker.wire.site_notice import (
+    MessagesCovered,
     MessagesMissing,
     MessagesMoved,
     NoticeMessage,
@@ -72,6 +75,7 @@ EXAMPLES: list[Message] = [
     StatusChanged(1, "ops", "c", "connected", "", 0, None),
     MessagesMissing(2, "ops", "c", 7, 300, 312, "no log has them"),
     MessagesMoved(2, "ops", (("c", 7, 300, 2**40, "a"), ("b", 1, 1, -5, "b"))),
+    MessagesCovered(2, "ops", "c", (("a", 7, 1, 312, ((3, 5), (9, 9))), ("b", 1, 1, 1, ()))),
     messages.Credit(1 << 40),
     messages.Ask(1, "explain", {"query": "//a"}, b"<event/>"),
     Answer(1, messages.NO_ERROR, {"deep": [1, {"er": None}]}),
@@ -130,6 +134,14 @@ def test_a_message_with_a_changed_byte_raises_nothing_else(
             ),
             "2d9301a36f70739295a16307cd012ccf0000010000000000a16195a162010105a162",
         ),
+        (
+            SiteCoverage(
+                "ops",
+                "c",
+                (CoveredMessages("a", 7, 1, 312, ((3, 5),)), CoveredMessages("b", 1, 4, 9)),
+            ),
+            "2e9401a36f7073a1639295a1610701cd01389192030595a16201040990",
+        ),
     ],
 )
 def test_notices_about_sites_have_their_bytes(notice: SiteNotice, expected: str) -> None:
@@ -137,6 +149,14 @@ def test_notices_about_sites_have_their_bytes(notice: SiteNotice, expected: str)
     assert messages.encode(message).hex() == expected
     decoded = messages.decode(bytes.fromhex(expected))
     assert isinstance(decoded, NoticeMessage) and notice_from_message(decoded) == notice
+
+
+@pytest.mark.parametrize("row", [("a", 1, 5, 4, ()), ("a", 1, 1, 9, ((3, 4), (2, 2)))])
+def test_covered_messages_in_another_order_are_refused(row: Any) -> None:
+    decoded = messages.decode(messages.encode(MessagesCovered(1, "ops", "c", (row,))))
+    assert isinstance(decoded, NoticeMessage)
+    with pytest.raises(ProtocolError, match="can not lack"):
+        notice_from_message(decoded)
 
 
 def test_a_control_message_of_a_megabyte_is_refused() -> None:

@@ -10,6 +10,7 @@ from broker.event.place import Mark
 from broker.event.site_coverage import CoverageTable, CoveredMessages
 from broker.event.site_notice import SiteCoverage
 from broker.streams.contract import CarriedEvent
+from broker.transport.order import MessageId, Stamp
 from broker.wire.site_notice import covered_to_rows, rows_to_covered
 from plugins.rcm.certificates.token_bucket import PAGE_COST, TokenBucket
 from plugins.rcm.coverage.deliveries import Deliveries
@@ -104,6 +105,10 @@ class CoverageExchange(GroupObserver):
         self._deliveries.add_message(message.id)
         return self._plan(now)
 
+    def take_back(self, taken: Sequence[tuple[MessageId, Stamp]], now: float) -> list[GroupEffect]:
+        self._deliveries.take_back(id for id, _ in taken)
+        return []
+
     def miss(
         self, site: str, incarnation: int, first: int, last: int, now: float
     ) -> list[GroupEffect]:
@@ -180,7 +185,10 @@ class CoverageExchange(GroupObserver):
         return {"released": self._count_released(), "rejected_reports": self._rejected}
 
     def describe_site(self, site: str, now: float) -> Mapping[str, object]:
-        """Return the number up to which a site has the own messages of this process."""
+        """Return how many own messages of this process a site has."""
         peer = self._peers.get(site, _Peer())
         row = peer.table.find(self._site, self._incarnation)
-        return {"delivered": 0 if row is None else row.last, "dropped_rows": peer.dropped}
+        delivered = 0
+        if row is not None:
+            delivered = row.last - sum(last + 1 - first for first, last in row.missing)
+        return {"delivered": delivered, "dropped_rows": peer.dropped}

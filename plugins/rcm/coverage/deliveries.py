@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -37,7 +37,7 @@ class Deliveries:
         self._stack = stack
         self._coverage_of = coverage_of
         self._waiting: dict[tuple[str, int, int], _Run] = {}
-        """By site, incarnation and last number: after a failed commit messages come again."""
+        """By site, incarnation and last number."""
 
     @property
     def has_waiting(self) -> bool:
@@ -61,6 +61,19 @@ class Deliveries:
 
     def add_missing(self, site: str, incarnation: int, first: int, last: int) -> None:
         self._add(_Run(CoveredMessages(site, incarnation, first, last, ((first, last),))))
+
+    def take_back(self, taken: Iterable[MessageId]) -> None:
+        """Remove messages that were not logged after all. They come again."""
+        lost = frozenset(taken)
+        for site, incarnation, last in lost:
+            run = self._waiting.pop((site, incarnation, last), None)
+            if run is None:
+                continue
+            # The end of a run is lost; the messages before it are logged.
+            while last >= run.covered.first and MessageId(site, incarnation, last) in lost:
+                last -= 1
+            if last >= run.covered.first:
+                self._add(_Run(attrs.evolve(run.covered, last=last)))
 
     def settle(self) -> None:
         """Count what is logged now, of each sender in the order of delivery."""
@@ -92,7 +105,8 @@ class Deliveries:
         """Yield the events of this stack, in runs if their numbers follow each other."""
         if not events:
             return
-        first, last = self._read_id(events[0]), self._read_id(events[-1])
+        first = self._read_id(events[0])
+        last = first if len(events) == 1 else self._read_id(events[-1])
         if first and last and last == (*first[:2], first[2] + len(events) - 1):
             # Numbers rise within a flow, so those between are consecutive.
             yield CoveredMessages(*first, last[2])

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from broker.cli.chat_room.message import Presence
 from broker.cli.chat_room.room import Room
 from broker.cli.chat_room.screen import OpenRoom, Screen, wrap
-from broker.event.site_notice import MissingMessages, SiteStatus
+from broker.event.site_notice import MissingMessages, SiteCoverage, SiteStatus
 from tests.cli.chat_room.events import NOON, chat_event
 
 NOW = NOON // 1_000
@@ -53,6 +53,19 @@ def test_late_and_missing_lines_are_at_their_places() -> None:
     ]
     styles = [row.style for row in screen.render(12, 60, NOW)]
     assert styles[7:9] == ["missing", "late"] and screen.cursor == len("> typed")
+
+
+def test_own_lines_show_the_sites_at_which_they_have_arrived() -> None:
+    screen = Screen([OpenRoom("ops", Room(own_client="a-1"))])
+    room = screen.room.room
+    room.add_notice(SiteStatus("ops", "b\x1b[2J", "connected", "", NOW))
+    room.add_notice(SiteCoverage("ops", "a", ()))
+    room.add_event(chat_event("a", 1), NOW)
+    room.add_event(chat_event("b", 2), NOW)
+    assert texts(screen, columns=80)[8:10] == [
+        "22:13:20.001 ± 2 ms a a-1: text 1 [a] waits for b\\x1b[2J",
+        "22:13:20.002 ± 2 ms b b-1: text 2",
+    ]
 
 
 def test_other_rooms_have_counts() -> None:

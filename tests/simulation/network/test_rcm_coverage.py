@@ -124,8 +124,8 @@ def test_after_a_restart_sites_tell_again_what_they_have_without_a_new_message()
         network = make_group(world, "hybrid")
         network.publish(5)
         network.settle(60.0)
-        for restarted in ("n0", "n2"):
-            # The site of the client, and another one.
+        for restarted in ("n2", "n0"):
+            # The other site knows it from its log, and that of the client from the others.
             network.kill(restarted)
             world.run(3.0)
             world.start(restarted)

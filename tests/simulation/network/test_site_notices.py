@@ -10,7 +10,8 @@ import pytest
 from broker.client.received import ALL, ReceivedEvent
 from broker.event.flow import is_default_flow
 from broker.event.place import Mark
-from broker.event.site_notice import MissingMessages, SiteNotice, SiteStatus
+from broker.event.site_coverage import CoveredMessages
+from broker.event.site_notice import MissingMessages, SiteCoverage, SiteNotice, SiteStatus
 from broker.streams.contract import FlowBatch, ITransportContext
 from broker.testing.flights import Interest
 from broker.testing.simulated_network import NetworkWorld
@@ -204,6 +205,27 @@ def test_clients_of_earlier_versions_get_no_notices(monkeypatch: pytest.MonkeyPa
         publish(world, publishers)
         settle(world, publishers, readers)
         assert readers[0].notices == []
+
+
+def test_clients_of_version_4_get_statuses_and_no_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
+    with NetworkWorld(1) as world:
+        transport = start_notifying(world, "a")
+        with monkeypatch.context() as patch:
+            patch.setattr("broker.client.settings.PROTOCOL_VERSIONS", (1, 2, 3, 4))
+            (earlier,) = readers_at(world, "a")
+        present = Reader(world, world.client("present", "a"))
+        world.run_until(lambda: present.is_flowing)
+        instance = end_of(transport, "a").context.instance
+        status = SiteStatus(instance, "b", "connected", "", 9)
+        coverage = SiteCoverage(instance, "b", (CoveredMessages("a", 1, 1, 5),))
+        for notice in (coverage, status):
+            end_of(transport, "a").notify(notice)
+        new = Reader(world, world.client("new", "a"))
+        read(world, earlier, present, new)
+        assert [notice for _, notice in earlier.notices] == [status]
+        assert [notice for _, notice in present.notices] == [coverage, status]
+        assert [notice for _, notice in new.notices] == [status, coverage]
+        assert list(present.subscription.notices if present.subscription else ()) == [status]
 
 
 def test_a_wrong_notice_stops_the_transport_with_the_reason() -> None:
