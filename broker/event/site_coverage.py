@@ -78,7 +78,7 @@ class CoveredMessages:
 
 
 class CoverageTable:
-    """What one site has of the messages of all sites."""
+    """Messages of all sites that one site has."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[int, CoveredMessages]] = {}

@@ -1,1 +1,1 @@
-"""What each site of a group has logged and delivered, told to the others and to subscriptions."""
+"""Reports of the sites of a group about the messages that they have logged and delivered."""
