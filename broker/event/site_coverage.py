@@ -16,7 +16,7 @@ import attrs
 #: Sites whose messages a table has; those of further sites are not recorded.
 MOST_SITES: Final = 64
 #: Of one site; the lowest go.
-MOST_INCARNATIONS: Final = 8
+MOST_INCARNATIONS: Final = 4
 #: Ranges of missing messages of one incarnation; messages up to the lowest range go.
 MOST_RANGES: Final = 16
 

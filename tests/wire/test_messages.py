@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import BadQuery, ProtocolError, VersionMismatch
-from broker.event.site_coverage import CoveredMessages
+from broker.event.site_coverage import (
+    MOST_INCARNATIONS,
+    MOST_RANGES,
+    MOST_SITES,
+    CoverageTable,
+    CoveredMessages,
+)
 from broker.event.site_notice import (
     MissingMessages,
     MovedMessage,
@@ -157,6 +163,20 @@ def test_covered_messages_in_another_order_are_refused(row: Any) -> None:
     assert isinstance(decoded, NoticeMessage)
     with pytest.raises(ProtocolError, match="can not lack"):
         notice_from_message(decoded)
+
+
+def test_the_largest_table_of_covered_messages_is_a_control_message() -> None:
+    largest = 2**63 - 1
+    table = CoverageTable()
+    for site in range(MOST_SITES):
+        for incarnation in range(MOST_INCARNATIONS):
+            missing = tuple((largest - 2 * n, largest - 2 * n) for n in range(MOST_RANGES, 0, -1))
+            name = f"{chr(0x1F600 + site) * 64}"
+            row = CoveredMessages(name, largest - incarnation, 1 << 62, largest, missing)
+            table.add(row)
+    assert len(table.rows) == MOST_SITES * MOST_INCARNATIONS
+    message = notice_to_message(1, SiteCoverage("ops", "c", table.rows))
+    assert messages.decode(messages.encode(message)) == message
 
 
 def test_a_control_message_of_a_megabyte_is_refused() -> None:

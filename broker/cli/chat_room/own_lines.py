@@ -9,11 +9,8 @@ import attrs
 
 from broker.cli.chat_room.transcript import MOST_LINES, ChatLine, Transcript
 from broker.event.event_id import EventId
-from broker.event.site_coverage import Arrival, CoverageTable
+from broker.event.site_coverage import MOST_SITES, Arrival, CoverageTable
 from broker.event.site_notice import SiteCoverage, SiteStatus
-
-#: Sites that tell it; the first ones count.
-MOST_SITES: Final = 256
 
 
 @attrs.frozen
@@ -49,7 +46,8 @@ class OwnLines:
         self._transcript = transcript
         self._statuses = statuses
         self._tables: dict[tuple[str, str], CoverageTable] = {}
-        """By stack and site. The node's own site has no status: it has all lines."""
+        """By stack and site, the first `MOST_SITES`. The node's own site has no status: it has all
+        lines."""
         self._unsettled: dict[EventId, Arrivals] = {}
         """Lines that may change, with what was told last."""
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
-
-import attrs
+from typing import Final, NamedTuple
 
 from broker.event.order_entry import decode_entry_fields
 from broker.event.place import Mark
@@ -18,11 +16,11 @@ from broker.transport.order import MessageId
 MOST_WAITING: Final = 10_000
 
 
-@attrs.frozen
-class _Run:
+class _Run(NamedTuple):
     """Messages that count when the log has a flow up to a place."""
 
-    covered: CoveredMessages
+    first: int
+    is_missing: bool = False
     flow: str = ""
     """Empty for messages that are in no log."""
     mark: Mark = (0, 0)
@@ -36,8 +34,8 @@ class Deliveries:
         self.table = CoverageTable()
         self._stack = stack
         self._coverage_of = coverage_of
-        self._waiting: dict[tuple[str, int, int], _Run] = {}
-        """By site, incarnation and last number."""
+        self._waiting: dict[MessageId, _Run] = {}
+        """By the last message of each run."""
 
     @property
     def has_waiting(self) -> bool:
@@ -46,75 +44,87 @@ class Deliveries:
     def restore(self, events: Sequence[CarriedEvent]) -> None:
         """Add events of the log."""
         for event in events:
-            for covered in self._read_runs([event]):
-                self._cover(covered)
+            for first, last in self._read_runs([event]):
+                self._cover(last, first, is_missing=False)
 
     def add_events(self, flow: str, events: Sequence[CarriedEvent]) -> None:
         """Add events that are about to be logged."""
-        mark = events[-1].mark if events else (0, 0)
-        for covered in self._read_runs(events):
-            self._add(_Run(covered, flow, mark))
+        for first, last in self._read_runs(events):
+            self._add(last, _Run(first, flow=flow, mark=events[-1].mark))
 
     def add_message(self, id: MessageId) -> None:
         """Add a message that is no event."""
-        self._add(_Run(CoveredMessages(id.site, id.incarnation, id.number, id.number)))
+        self._add(id, _Run(id.number))
 
     def add_missing(self, site: str, incarnation: int, first: int, last: int) -> None:
-        self._add(_Run(CoveredMessages(site, incarnation, first, last, ((first, last),))))
+        self._add(MessageId(site, incarnation, last), _Run(first, is_missing=True))
 
     def take_back(self, taken: Iterable[MessageId]) -> None:
         """Remove messages that were not logged after all. They come again."""
         lost = frozenset(taken)
-        for site, incarnation, last in lost:
-            run = self._waiting.pop((site, incarnation, last), None)
+        for last in lost:
+            run = self._waiting.pop(last, None)
             if run is None:
                 continue
             # The end of a run is lost; the messages before it are logged.
-            while last >= run.covered.first and MessageId(site, incarnation, last) in lost:
-                last -= 1
-            if last >= run.covered.first:
-                self._add(_Run(attrs.evolve(run.covered, last=last)))
+            while last.number >= run.first and last in lost:
+                last = last._replace(number=last.number - 1)
+            if last.number >= run.first:
+                self._add(last, _Run(run.first))
 
     def settle(self) -> None:
         """Count what is logged now, of each sender in the order of delivery."""
         blocked: set[tuple[str, int]] = set()
-        for key, run in list(self._waiting.items()):
-            sender = key[:2]
+        counted: dict[tuple[str, int], tuple[MessageId, _Run]] = {}
+        for id, run in list(self._waiting.items()):
+            sender = id[:2]
             if sender in blocked or (run.flow and self._coverage_of(run.flow) < run.mark):
                 blocked.add(sender)
-            else:
-                del self._waiting[key]
-                self._cover(run.covered)
+                continue
+            del self._waiting[id]
+            before = counted.get(sender)
+            if before is not None:
+                last, joined = before
+                if last.number + 1 == run.first and joined.is_missing == run.is_missing:
+                    run = joined
+                else:
+                    self._cover(last, joined.first, is_missing=joined.is_missing)
+            counted[sender] = id, run
+        for last, run in counted.values():
+            self._cover(last, run.first, is_missing=run.is_missing)
 
-    def _add(self, run: _Run) -> None:
-        covered = run.covered
-        self._waiting[covered.site, covered.incarnation, covered.last] = run
+    def _add(self, last: MessageId, run: _Run) -> None:
+        self._waiting[last] = run
         if len(self._waiting) > MOST_WAITING:
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
-            self.table.remove(*oldest[:2])
+            self.table.remove(oldest.site, oldest.incarnation)
 
-    def _cover(self, covered: CoveredMessages) -> None:
-        known = self.table.find(covered.site, covered.incarnation)
-        if known is not None and known.last + 1 < covered.first:
-            gap = known.last + 1, covered.first - 1
-            self.table.add(attrs.evolve(covered, first=gap[0], last=gap[1], missing=(gap,)))
-        self.table.add(covered)
+    def _cover(self, last: MessageId, first: int, *, is_missing: bool) -> None:
+        sender = last.site, last.incarnation
+        known = self.table.find(*sender)
+        if known is not None and known.last + 1 < first:
+            gap = known.last + 1, first - 1
+            self.table.add(CoveredMessages(*sender, *gap, (gap,)))
+        missing = ((first, last.number),) if is_missing else ()
+        self.table.add(CoveredMessages(*sender, first, last.number, missing))
 
-    def _read_runs(self, events: Sequence[CarriedEvent]) -> Iterator[CoveredMessages]:
-        """Yield the events of this stack, in runs if their numbers follow each other."""
+    def _read_runs(self, events: Sequence[CarriedEvent]) -> Iterator[tuple[int, MessageId]]:
+        """Yield the first number and the last message of runs of numbers that follow each other."""
         if not events:
             return
         first = self._read_id(events[0])
         last = first if len(events) == 1 else self._read_id(events[-1])
-        if first and last and last == (*first[:2], first[2] + len(events) - 1):
+        if first and last and last == (*first[:2], first.number + len(events) - 1):
             # Numbers rise within a flow, so those between are consecutive.
-            yield CoveredMessages(*first, last[2])
+            yield first.number, last
             return
         for event in events:
             if (id := self._read_id(event)) is not None:
-                yield CoveredMessages(*id, id[2])
+                yield id.number, id
 
-    def _read_id(self, event: CarriedEvent) -> tuple[str, int, int] | None:
+    def _read_id(self, event: CarriedEvent) -> MessageId | None:
         fields = decode_entry_fields(event.annotation)
-        return None if fields is None or fields[0] != self._stack else fields[1:4]
+        if fields is None or fields[0] != self._stack:
+            return None
+        return MessageId(*fields[1:4])

@@ -6,10 +6,10 @@ import pytest
 
 from broker.cli.chat_room.line_format import line_with_arrivals
 from broker.cli.chat_room.message import Presence
-from broker.cli.chat_room.own_lines import MOST_SITES, Arrivals, OwnLines, SettledLine
+from broker.cli.chat_room.own_lines import Arrivals, OwnLines, SettledLine
 from broker.cli.chat_room.room import Room
 from broker.cli.chat_room.transcript import Transcript
-from broker.event.site_coverage import CoveredMessages, Range
+from broker.event.site_coverage import MOST_SITES, CoveredMessages, Range
 from broker.event.site_notice import SiteCoverage, SiteStatus
 from tests.cli.chat_room.events import NOON, chat_event
 
