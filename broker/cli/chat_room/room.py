@@ -79,6 +79,9 @@ class Room:
             return list(self.transcript.add_missing(notice))
         key = notice.stack, notice.site
         if isinstance(notice, SiteCoverage):
+            if not notice.covered:
+                # It is the node's own site. The client may have been at another node before.
+                self.statuses.pop(key, None)
             self._own.add_coverage(notice)
         elif key in self.statuses or len(self.statuses) < MOST_SITES:
             self.statuses[key] = notice

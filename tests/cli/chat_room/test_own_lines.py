@@ -102,6 +102,17 @@ def test_nobody_waits_for_a_site_that_has_left() -> None:
     assert isinstance(settled, SettledLine) and settled.arrivals == Arrivals(("a", "b"))
 
 
+def test_a_client_that_has_moved_to_another_node_does_not_wait_for_its_site() -> None:
+    room = make_room()
+    tell(room, "b", 1)
+    room.add_notice(SiteStatus("ops", "a", "connected", "", NOW))
+    room.add_notice(SiteCoverage("ops", "b", ()))
+    assert ("ops", "b") not in room.statuses
+    add(room, 2)
+    assert lines(room) == ["a a-1: text 2 [b] waits for a, c"]
+    assert tell(room, "a", 2) == [] and tell(room, "c", 2) == ["text 2"]
+
+
 def test_without_reports_of_the_node_nothing_is_shown() -> None:
     room = Room(own_client="a-1")
     room.add_notice(SiteStatus("ops", "b", "connected", "", NOW))
