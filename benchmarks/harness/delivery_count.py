@@ -12,7 +12,7 @@ from benchmarks.harness.failure import BenchmarkFailed
 from broker.errors import from_wire
 from broker.wire import messages
 from broker.wire.messages import DELIVER, Ended, Flowing, Gap, Progress, Refuse, Subscribed
-from broker.wire.site_notice import StatusChanged
+from broker.wire.site_notice import MessagesCovered, StatusChanged
 
 _HEAD: Final = struct.Struct(">BII")
 
@@ -59,7 +59,7 @@ class DeliveryCount:
             self.dropped += message.count
         elif isinstance(message, Ended | Refuse):
             raise BenchmarkFailed(f"the subscription was ended: {from_wire(message.error)}")
-        elif not isinstance(message, Subscribed | Progress | StatusChanged):
+        elif not isinstance(message, Subscribed | Progress | StatusChanged | MessagesCovered):
             raise BenchmarkFailed(f"{type(message).__name__} is not for a subscriber")
 
     def _count_delivery(self, data: bytes) -> None:
