@@ -13,7 +13,7 @@ from msgspec import Meta
 from broker.cluster.ingest_job import IngestJob
 from broker.cluster.traffic.frame_range import Range
 from broker.errors import BadName, ProtocolError
-from broker.event.annotation import MAX_ANNOTATION_BYTES, annotation_of, with_annotation
+from broker.event.annotation import MAX_ANNOTATION_BYTES, copy_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark
@@ -106,8 +106,7 @@ def build_entries(
 
 def encode_verified(header: Header, received: bytes) -> bytes:
     """Return the record of a header from the document, with the annotation of the received one."""
-    record, annotation = encode_header(header), annotation_of(received)
-    return with_annotation(record, annotation) if annotation else record
+    return copy_annotation(received, encode_header(header))
 
 
 def claimed_header(event: CarriedEvent) -> Header:

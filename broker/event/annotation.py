@@ -19,6 +19,8 @@ MAX_ANNOTATION_BYTES: Final = 1_024
 #: First byte of a record with an annotation. It may occur inside of others too.
 ANNOTATED: Final = b"\x9a"
 _PLAIN: Final = b"\x99"
+#: Followed by the length, before at most 255 bytes.
+_BIN8: Final = 0xC4
 _pack = msgpack.Packer().pack
 
 _Annotation: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=MAX_ANNOTATION_BYTES)]
@@ -45,6 +47,21 @@ def with_annotation(record: bytes, annotation: bytes) -> bytes:
         return record
     packed: bytes = _pack(annotation)
     return b"".join((ANNOTATED, record[1:], packed))
+
+
+def copy_annotation(received: bytes, record: bytes) -> bytes:
+    """Return a record of nine elements with the annotation of a received record, if there is one."""
+    end = len(record)
+    length = len(received) - end - 2
+    if (
+        0 < length <= 0xFF
+        and received.startswith(ANNOTATED)
+        and received[1 : end + 2] == record[1:] + bytes((_BIN8, length))
+    ):
+        # The header is the same, and the annotation is all the rest.
+        return received
+    annotation = annotation_of(received)
+    return with_annotation(record, annotation) if annotation else record
 
 
 def without_annotation(record: bytes) -> bytes:

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from broker.event.annotation import (
     MAX_ANNOTATION_BYTES,
     annotation_of,
+    copy_annotation,
+    split_annotation,
     with_annotation,
     without_annotation,
 )
@@ -39,6 +41,20 @@ def test_an_annotation_is_set_replaced_and_removed(first: bytes, second: bytes) 
     assert header_from_fields(fields) == header_from_fields(tuple(fields)) == HEADER
 
 
+@given(ANNOTATIONS)
+def test_the_annotation_of_a_received_record_is_copied(annotation: bytes) -> None:
+    received = with_annotation(RECORD, annotation)
+    assert copy_annotation(received, RECORD) == received
+    assert split_annotation(received) == (RECORD, annotation)
+    # A node may claim another header than that of the document, or another length of a length.
+    other = encode_header(HEADER._replace(stream="s.other"))
+    assert copy_annotation(with_annotation(other, annotation), RECORD) == received
+    size = len(annotation).to_bytes(2, "big")
+    longer = b"".join((b"\x9a", RECORD[1:], b"\xc5", size, annotation))
+    assert copy_annotation(longer, RECORD) == received
+    assert split_annotation(longer) == (RECORD, annotation)
+
+
 def test_a_record_without_an_annotation_has_its_bytes() -> None:
     assert RECORD.hex() == "99a1700501 07a3732e74a174a3312e30a36c6f77a46c697665".replace(" ", "")
     assert with_annotation(RECORD, b"") is RECORD
@@ -57,6 +73,7 @@ def test_a_malformed_record_has_no_annotation(record: bytes) -> None:
     assert annotation_of(record) == b""
     assert without_annotation(record) == record
     assert annotation_of(with_annotation(record, b"a")) in (b"", b"a")
+    assert copy_annotation(record, RECORD) == RECORD
 
 
 @given(st.binary(max_size=60), ANNOTATIONS)
