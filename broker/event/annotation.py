@@ -50,7 +50,7 @@ def with_annotation(record: bytes, annotation: bytes) -> bytes:
 
 
 def copy_annotation(received: bytes, record: bytes) -> bytes:
-    """Return a record of nine elements with the annotation of a received record, if there is one."""
+    """Return a plain record with the annotation of a received record, if that has one."""
     end = len(record)
     length = len(received) - end - 2
     if (
