@@ -12,6 +12,7 @@ def group_lines(group: Mapping[str, Any]) -> Iterator[str]:
     line = f"{group.get('name')}: {group.get('order')} order of {streams}"
     counts = {key: group.get(key, 0) for key in ("waiting", "missing", "lost_sends", "rejected")}
     line += "".join(f", {count} {key.replace('_', ' ')}" for key, count in counts.items() if count)
+    line += f"; refuses events: {group['refusal']}" if group.get("refusal") else ""
     yield line + (f"; stopped: {group['error']}" if group.get("error") else "")
     for site in group.get("peers", ()):
         yield f"  {_site_text(site, group.get('released'))}"

@@ -261,10 +261,11 @@ class ITransportContext(Interface):
         """
 
     def fail(error: Exception) -> None:
-        """Stop this instance: its streams stop with the reason, others continue.
+        """Stop this instance: its streams stop with the reason, others continue."""
 
-        With `NotAllowed` publications in its streams are refused with the reason.
-        """
+    def refuse(reason: str) -> None:
+        """Refuse publications and narrow subscriptions in the instance's streams from now on, with
+        `NotInGroup` and a reason; empty: accept them."""
 
 
 class IStreamTransport(Interface):

@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.config.stacks import DEFAULT_STACK, StackInstance
-from broker.errors import BrokerError, Closed, ConfigurationError, NotAllowed, Overloaded
+from broker.errors import BrokerError, Closed, ConfigurationError, Overloaded
 from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.event.site_notice import SiteNotice
@@ -76,8 +76,8 @@ class TransportInstance:
         """True if the network of clusters carries its events: their targets are nodes."""
         self.error = ""
         """Reason of the stop by an error."""
-        self.refusal: NotAllowed | None = None
-        """Error of publications in its streams."""
+        self.refusal = ""
+        """Reason by which publications and subscriptions in its streams are refused."""
         self.published = self.received = 0
         """Events."""
         self.rejected = 0
@@ -265,6 +265,7 @@ class TransportInstance:
             "streams": [pattern.text for pattern in self.patterns],
             "guarantees": sorted(each.value for each in self.plugin.guarantees),
             "error": self.error,
+            **({"refusal": self.refusal} if self.refusal else {}),
             "published": self.published,
             # Frames are counted in `network.arrivals`.
             **(
@@ -376,6 +377,9 @@ class TransportInstance:
         if self._transport is not None:
             self.statuses.notify(notice)
 
+    def refuse(self, reason: str) -> None:
+        self.refusal = reason
+
     def fail(self, error: Exception) -> None:
         self.log.failure(
             "the stack {name} has stopped; its events come from the logs of their origins",
@@ -383,8 +387,6 @@ class TransportInstance:
             name=self.instance,
         )
         self.error = f"{type(error).__name__}: {error}"
-        if isinstance(error, NotAllowed):
-            self.refusal = error
         for link, ids in self._queries.items():
             for id in ids:
                 self._remove_interest(LinkKey(self.instance, link), id)

@@ -122,17 +122,13 @@ class StreamTransports(Carriage):
 
     @property
     def version(self) -> object:
-        refused = sum(each.refusal is not None for each in self)
-        return refused, self._services.carriage_version()
+        return [each.refusal for each in self], self._services.carriage_version()
 
     def check_carriage(self, stream: str, level: SecurityLevel) -> None:
         """Raises `ClearanceTooLow` for an event above the level of a group that orders its stream
-        (X12): it could not have a place in the order; `NotAllowed` if this node has left the
-        group, and `NotInGroup` as `check_pattern`."""
+        (X12): it could not have a place in the order; `NotInGroup` as `check_pattern`."""
         self.check_pattern(StreamPattern.parse(stream))
         instance = self._by_pattern[self.pattern_of_stream(stream)]
-        if instance.refusal is not None:
-            raise instance.refusal
         if instance.orders and level.rank > instance.clearance.rank:
             raise ClearanceTooLow(
                 f"the event's security level is {level.value!r}, the sites of the stack "
@@ -153,6 +149,9 @@ class StreamTransports(Carriage):
 
     def check_pattern(self, pattern: StreamPattern) -> None:
         """Raises `NotInGroup` for streams of a group that has other nodes as its sites (X17)."""
+        own = next((each for each in self._carrying.patterns if each.covers(pattern)), None)
+        if own is not None and (reason := self._by_pattern[own.text].refusal):
+            raise NotInGroup(f"{pattern.text}: {reason}")
         sites = self._services.find_group(pattern)
         if sites:
             names = ", ".join(sites)

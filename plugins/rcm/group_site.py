@@ -108,6 +108,9 @@ class _Context:
     def release_earlier(self) -> Deferred[None]:
         return succeed(None)
 
+    def refuse(self, reason: str) -> None:
+        """Do nothing: clients are refused by the transport."""
+
     def notify(self, notice: SiteNotice) -> None:
         """Do nothing: there are no subscriptions."""
 

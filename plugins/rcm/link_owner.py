@@ -1,4 +1,4 @@
-"""A site's part in the handshake of its link to another site."""
+"""A site's part in the handshake of its link to another site, or to a node outside."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from zope.interface import implementer
 
-from broker.errors import NotAllowed
 from broker.transport.monitor import ILinkOwner
 from broker.transport.view import LinkState
 from plugins.rcm.effects import GroupEffect, ReportStatus
@@ -24,8 +23,8 @@ from plugins.rcm.handshake import (
 )
 from plugins.rcm.membership import Membership
 
-#: Seconds for which a site that has left may read the list of sites.
-FAREWELL = 1.0
+#: Seconds for which the other end of a link that does not connect may read the list of sites.
+READING = 1.0
 
 
 @implementer(ILinkOwner)
@@ -33,6 +32,10 @@ class LinkOwner:
     """The owner of one link. It counts the other site as connected after its answer.
 
     Before that, the node has got the events that links have lost (`plugins.rcm.losses`).
+
+    A link between a site and a node outside of the group does not connect. Both ends send their
+    lists, and that of the site counts: so the other node learns that it is outside. Then the link
+    ends. It is dialled again until the node is admitted.
     """
 
     def __init__(
@@ -52,13 +55,21 @@ class LinkOwner:
         self._site = site
         self._terms = terms
         self._membership = membership
-        self._end: float | None = None
-        """Of the farewell to a site that has left."""
         self._origin = origin
         self._connected = connected
+        self._has_begun = False
+        """True if the link may have lost messages."""
+        self._ends_at: float | None = None
+        """Of a link to a node outside."""
 
     def make_offer(self, now: float) -> bytes:
         group, site = self._group, self._site
+        if not self._membership.accepts(site):
+            sites = self._membership.sites.records
+            return encode_offer(Offer(self._terms, self._origin, Loss(0), None, (), sites))
+        if not self._has_begun:
+            self._has_begun = True
+            group.losses.begin_link(site)
         clock = None if group.is_recovering(site, now) else group.make_offer(site, now)
         loss = group.losses.loss_to(site)
         names, sites = group.codec.names, self._membership.sites.records
@@ -68,8 +79,11 @@ class LinkOwner:
         found = decode_offer(offer)
         check_terms(self._terms, found.terms)
         group, site, membership = self._group, self._site, self._membership
-        if not membership.is_member(site) or not membership.learn(site, found.sites):
+        # The list of a node outside does not count.
+        has_learned = membership.is_member(site) and membership.learn(site, found.sites)
+        if not membership.accepts(site):
             self._refuse(now)
+        if not (has_learned and membership.accepts(site)):
             return None
         group.codec.set_names(site, found.names)
         self._accept_loss(found.origin, found.loss)
@@ -81,17 +95,15 @@ class LinkOwner:
         return encode_answer(Answer(self._origin, group.losses.loss_to(site), clock))
 
     def _refuse(self, now: float) -> None:
-        """Raises `NotAllowed`, but first let this site's offer arrive."""
-        if self._membership.is_member(self._site):
-            # The list is not on disk yet.
-            return
-        if self._end is None:
-            self._end = now + FAREWELL
-        if now >= self._end:
-            raise NotAllowed(f"{self._site} was removed from the group")
+        """Raises `NotAllowed` when the other end has had time to read the list."""
+        if self._ends_at is None:
+            self._ends_at = now + READING
+        if now >= self._ends_at:
+            self._ends_at = None
+            self._membership.check_accepted(self._site)
 
     def accept_answer(self, answer: bytes, now: float) -> bool:
-        if not self._membership.is_member(self._site):
+        if not self._membership.accepts(self._site):
             return False
         found = decode_answer(answer)
         group, site = self._group, self._site
@@ -101,6 +113,7 @@ class LinkOwner:
         effects = group.accept_answer(site, found.clock, now)
         if effects is None:
             return False
+        self._membership.connect()
         missing = group.miss_lost(site, now)
         status = ReportStatus(site, LinkState.CONNECTED, "")
         self._connected(site, [*missing, status, *effects])

@@ -30,7 +30,7 @@ class ChangeReader:
 
 
 def encode_change(record: SiteRecord) -> bytes:
-    """Encode a record without its change, which the order gives."""
+    """Encode a record without its change, which the order gives, but with its version."""
     return _encode(record)
 
 

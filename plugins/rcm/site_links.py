@@ -77,6 +77,20 @@ class SiteLinks:
         del self._addresses[site], self._statuses[site]
         self._end_soon(site)
 
+    def leave_site(self, site: str) -> None:
+        """End the link to a site, from whose group this node has left, and dial it again later."""
+        self.report(site, LinkState.DISCONNECTED, "removed")
+        self._end_soon(site)
+        self.connect_later(site)
+
+    def forget_soon(self, peer: Hashable) -> None:
+        """End the link of a node that is no site, whose connection has ended."""
+        self._context.clock.callLater(0.0, self._forget, peer)
+
+    def _forget(self, peer: Hashable) -> None:
+        if self.site_at(peer) is None:
+            self._end(peer)
+
     def _end_soon(self, site: str) -> None:
         peer = self._peers.pop(site, None)
         if peer is not None:

@@ -16,6 +16,8 @@ from plugins.rcm.options import MOST_SITES
 
 #: Records of sites that have left, or are beyond `MOST_SITES`; those with earlier changes go.
 MOST_LEFT = 32
+#: A list whose version is that far above the own one is wrong: no change could follow the highest.
+MOST_AHEAD = 1 << 32
 
 _Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -46,10 +48,17 @@ class SiteRecord(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fi
     address: Annotated[str, msgspec.Meta(max_length=300)]
     is_member: bool
     change: Change | None = None
+    version: _Number = 0
+    """One above all versions in the list of the operator's site; 0 without a change.
+
+    A change that has seen another one is above it, wherever and however late that was delivered.
+    """
 
     def check(self) -> None:
         """Raises `BadName` or `ConfigurationError`."""
         check_name(self.name)
+        if (self.change is None) != (self.version == 0):
+            raise ConfigurationError(f"the version of {self.name} is wrong")
         if self.is_member:
             try:
                 tcp_address(self.address)
@@ -67,7 +76,8 @@ Records: TypeAlias = Annotated[
 
 @attrs.frozen
 class SiteList:
-    """Records by name. Of two records of one name the one with the later change counts.
+    """Records by name. Of two records of one name the one with the higher version counts; with
+    equal versions the one whose change is later in the order.
 
     Of more than `MOST_SITES` members those that were admitted first count. So two lists with the
     same records have the same members, in whatever sequence the records came.
@@ -105,6 +115,11 @@ class SiteList:
         return {each.name: each.address for each in sorted(members[:MOST_SITES], key=_name)}
 
     @property
+    def version(self) -> int:
+        """Return the highest version of a record."""
+        return max((each.version for each in self.records), default=0)
+
+    @property
     def changes(self) -> list[Change]:
         return [each.change for each in self.records if each.change is not None]
 
@@ -123,18 +138,23 @@ class SiteList:
     def united(self, site: str, other: SiteList) -> SiteList:
         """Return the list of a site with the changes of another one's list.
 
-        A site that is configured here, and was admitted there, takes over the whole list.
+        A site takes over the whole list if it is configured here, and was admitted there. So does
+        one that was removed there: what it has changed since does not count.
         """
         own, theirs = self.find(site), other.find(site)
-        is_new = own is not None and own.change is None
-        if not (is_new and theirs is not None and theirs.change is not None):
-            return self._with(each for each in other.records if each.change is not None)
+        if theirs is None or theirs.change is None:
+            return self._with(other._changed)
+        is_removed = not theirs.is_member and (own is None or _key(own) < _key(theirs))
+        if not is_removed and (own is None or own.change is not None):
+            return self._with(other._changed)
         # Both may name a configured site by an address of their own.
         known = {
-            name: own if record.change is None and (own := self.find(name)) is not None else record
+            name: own
+            if record.change is None and (own := self.find(name)) is not None and own.change is None
+            else record
             for name, record in other._records.items()
         }
-        return SiteList(known)._with(each for each in self.records if each.change is not None)
+        return SiteList(known)._with([] if is_removed else self._changed)
 
     def check_configured(self, name: str, other: SiteList) -> None:
         """Check that a united list has the same configured sites as that of a site.
@@ -151,6 +171,10 @@ class SiteList:
         if sorted(ours) != sorted(found):
             here, there = ", ".join(sorted(ours)), ", ".join(sorted(found))
             raise VersionMismatch(f"sites is {there} there and {here} here")
+
+    @property
+    def _changed(self) -> list[SiteRecord]:
+        return [each for each in self.records if each.change is not None]
 
     def _with(self, records: Iterable[SiteRecord]) -> SiteList:
         found = dict(self._records)
@@ -169,5 +193,7 @@ def _name(record: SiteRecord) -> str:
     return record.name
 
 
-def _key(record: SiteRecord) -> tuple[tuple[int, str, str, int, int], str]:
-    return record.change or (-1, "", "", 0, 0), record.name
+def _key(record: SiteRecord) -> tuple[int, Change, str, bool, str]:
+    # The content is last: it makes the records of a site that lies unite, too.
+    change = record.change or Change(0, "", "", 0, 0)
+    return record.version, change, record.name, record.is_member, record.address

@@ -9,7 +9,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from broker.errors import BrokerError, Closed, ConfigurationError, NotAllowed, ProtocolError
+from broker.errors import BrokerError, Closed, ConfigurationError, ProtocolError
 from broker.event.place import Mark
 from broker.event.site_notice import MissingMessages, SiteNotice
 from broker.streams.contract import (
@@ -132,16 +132,10 @@ class RcmTransport:
         )
         coverage = create_coverage(context, incarnation, self._group.losses)
         self._observers.add(self._exchange, self._certificates, comparison, coverage)
-        if self._membership.is_member(context.node):
-            host, port = self._address
-            self._sites.open(context.open_links(options.listen or f"{host}:{port}", self))
+        host, port = self._address
+        self._sites.open(context.open_links(options.listen or f"{host}:{port}", self))
 
     def start(self) -> None:
-        try:
-            self._membership.check_own()
-        except NotAllowed as error:
-            self._context.fail(error)
-            return
         self._runner.start(self._group, *self._observers)
         joining = Deferred.fromCoroutine(self._join_group())
         joining.addErrback(self._failed)
@@ -249,10 +243,8 @@ class RcmTransport:
     # ----------------------------------------------------------------- of the links
 
     def own_link(self, node: str) -> ILinkOwner:
-        self._membership.check_known(node)
         if self._early is not None:
             raise Closed("this site is starting")
-        self._group.losses.begin_link(node)
         return LinkOwner(
             *(self._group, node, self._terms, self._membership, self._context.origin),
             *(self._clock.read, self._connected),
@@ -264,7 +256,9 @@ class RcmTransport:
 
     def link_changed(self, peer: Hashable, state: LinkState) -> None:
         site, reason = self._sites.site_at(peer), self._sites.reason_of(peer, state)
-        if site is not None and reason is not None:
+        if site is None:
+            self._sites.forget_soon(peer)
+        elif reason is not None:
             self._disconnected(site, state, reason)
 
     def _disconnected(self, site: str, state: LinkState, reason: str) -> None:
@@ -375,9 +369,10 @@ class RcmTransport:
         self._group.core.check_stamp(site, stamp, Instant(now, self._clock.read(now)))
 
     def _set_sites(self) -> None:
-        sites = self._membership.sites
+        sites, refusal = self._membership.sites, self._membership.refusal
         self._group.set_sites(sites.members, sites.changes)
-        self._clients.set_sites(sites.members)
+        self._clients.set_sites(sites.members, refusal)
+        self._context.refuse(refusal)
 
     # ----------------------------------------------------------------- links that are ended
 

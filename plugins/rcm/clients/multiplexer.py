@@ -14,6 +14,7 @@ from broker.errors import (
     Closed,
     NameTaken,
     NotAllowed,
+    NotInGroup,
     Overloaded,
     UnknownDestination,
 )
@@ -84,15 +85,18 @@ class Multiplexer:
         """Messages, and their bytes, in each own place that is not delivered."""
         self._under_way = self._bytes_under_way = 0
         self._is_started = self._is_closed = False
+        self._refusal = ""
 
     def start(self) -> None:
         """Send what clients have sent, and what they send from now on."""
         self._is_started = True
         self._flush()
 
-    def set_sites(self, sites: Iterable[str]) -> None:
-        """Set the sites of the group, for messages from now on."""
+    def set_sites(self, sites: Iterable[str], refusal: str = "") -> None:
+        """Set the sites of the group, for messages from now on. They are refused with a reason, if
+        there is one."""
         self.sites = tuple(sorted(sites))
+        self._refusal = refusal
         self.statuses = {site: each for site, each in self.statuses.items() if site in self.sites}
         for copy in list(self._copies):
             left = [site for site in copy.destinations if site not in self.sites]
@@ -140,6 +144,8 @@ class Multiplexer:
         """See `IGroupClient.send`."""
         if message.source is not None and message.source != client.address:
             raise NotAllowed(f"{client.address} can not send as {message.source}")
+        if self._refusal:
+            raise NotInGroup(self._refusal)
         sites, destinations = self._resolve(message.destinations)
         encoded = encode_message(client.address.client, destinations, message.payload)
         message.source = client.address

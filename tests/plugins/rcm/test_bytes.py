@@ -36,12 +36,12 @@ TERMS = Terms(3, "hybrid", 0.25)
 ADDRESS = "tcp:host=h:port=1"
 SITES = (
     SiteRecord("a", ADDRESS, True),
-    SiteRecord("b", "", False, Change(2**40, "a", "a", 3, 9)),
+    SiteRecord("b", "", False, Change(2**40, "a", "a", 3, 9), 5),
 )
 LOSS = Loss(3, 1, 40, (1, 44))
 OFFER = Offer(TERMS, "0123", LOSS, 7, ("a", "b"), SITES)
 ANSWER = Answer("0123", LOSS, 7)
-CHANGE = encode_change(SITES[0])
+CHANGE = encode_change(msgspec.structs.replace(SITES[0], version=6))
 
 
 def test_golden_bytes() -> None:
@@ -55,10 +55,10 @@ def test_golden_bytes() -> None:
     assert encode_payload(MESSAGE).hex() == "930201c4026869"
     assert encode_offer(OFFER).hex() == (
         "969303a6687962726964cb3fd0000000000000a4303132339403012892012c0792a161a162"
-        "9294a161b17463703a686f73743d683a706f72743d31c3c0"
-        "94a162a0c295cf0000010000000000a161a1610309"
+        "9295a161b17463703a686f73743d683a706f72743d31c3c000"
+        "95a162a0c295cf0000010000000000a161a161030905"
     )
-    assert CHANGE.hex() == "94a161b17463703a686f73743d683a706f72743d31c3c0"
+    assert CHANGE.hex() == "95a161b17463703a686f73743d683a706f72743d31c3c006"
     assert encode_answer(ANSWER).hex() == "93a4303132339403012892012c07"
 
 
@@ -106,7 +106,7 @@ def test_wrong_bytes_give_protocol_errors_only() -> None:
     [
         (msgspec.structs.replace(TERMS, order="logical"), "order is logical there and hybrid here"),
         (msgspec.structs.replace(TERMS, delta=0.5), "delta is 0.5 there and 0.25 here"),
-        (msgspec.structs.replace(TERMS, version=4), "version is 4 there and 3 here"),
+        (msgspec.structs.replace(TERMS, version=2), "version is 2 there and 3 here"),
     ],
 )
 def test_sites_that_differ_refuse_each_other_with_both_values(other: Terms, text: str) -> None:
@@ -119,8 +119,8 @@ def test_the_largest_offer_fits_in_a_packet_of_the_monitor() -> None:
     names = [f"{number:04}".rjust(64, "s") for number in range(MAX_NAMES)]
     change = Change(2**62, names[0], names[0], 2**62, 2**62)
     address = f"tcp:host={'h' * 253}:port=65535"
-    members = [SiteRecord(name, address, True, change) for name in names[:MOST_SITES]]
-    left = [SiteRecord(name, "", False, change) for name in names[-MOST_LEFT:]]
+    members = [SiteRecord(name, address, True, change, 2**62) for name in names[:MOST_SITES]]
+    left = [SiteRecord(name, "", False, change, 2**62) for name in names[-MOST_LEFT:]]
     offer = Offer(TERMS, "0" * 255, LOSS, 2**62, tuple(names), (*members, *left))
     assert decode_offer(encode_offer(offer)) == offer
     assert len(encode_offer(offer)) < MAX_OFFER_BYTES

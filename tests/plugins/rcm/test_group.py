@@ -247,7 +247,7 @@ def test_a_wrong_change_of_the_sites_ends_the_link(record: list[object]) -> None
 
 def test_a_flood_of_changes_of_the_sites_ends_the_link() -> None:
     group = make_group("b")
-    data = encode_change(SiteRecord("d", "tcp:host=h:port=1", True))
+    data = encode_change(SiteRecord("d", "tcp:host=h:port=1", True, None, 1))
     assert "a flood of changes" in error_of(group.receive("a", change_messages(100, data), 1.0))
     # After some time further ones are accepted.
     effects = group.receive("a", change_messages(80, data)[70:], 3.0)

@@ -16,9 +16,11 @@ from plugins.rcm.site_list import MOST_LEFT, Change, SiteList, SiteRecord
 CONFIGURED = SiteList.from_configuration({name: f"tcp:host={name}:port=1" for name in "abc"})
 
 
-def record(name: str, time: int, address: str = "tcp:host=h:port=1", site: str = "a") -> SiteRecord:
+def record(
+    name: str, time: int, address: str = "tcp:host=h:port=1", site: str = "a", version: int = 1
+) -> SiteRecord:
     """Return a record of a change; without an address the site has left."""
-    return SiteRecord(name, address, bool(address), Change(time, site, site, 1, time))
+    return SiteRecord(name, address, bool(address), Change(time, site, site, 1, time), version)
 
 
 def unite(one: SiteList, other: SiteList) -> SiteList:
@@ -29,15 +31,20 @@ def test_lists_unite_to_the_same_in_every_sequence() -> None:
     random = Random(1)
     for _ in range(200):
         lists = []
-        for site in "xyz":
+        for _ in range(3):
             changes = [
-                record(random.choice("bcdef"), time, random.choice(("", "tcp:host=h:port=2")), site)
+                record(
+                    *(random.choice("bcdef"), time, random.choice(("", "tcp:host=h:port=2"))),
+                    *(random.choice("xyz"), random.choice((1, 2))),
+                )
                 for time in random.sample(range(1, 9), 3)
             ]
             lists.append(reduce(SiteList.changed, changes, CONFIGURED))
         found = {reduce(unite, each).records for each in permutations(lists)}
         assert len(found) == 1
         united = reduce(unite, lists)
+        first, second, third = lists
+        assert unite(first, unite(second, third)) == united
         assert unite(united, united) == united == unite(united, lists[0])
 
 
@@ -46,6 +53,30 @@ def test_of_two_changes_of_a_name_the_later_one_counts() -> None:
     for changes in permutations((earlier, later)):
         assert reduce(SiteList.changed, changes, CONFIGURED).find("d") == later
     assert "d" not in CONFIGURED.changed(record("d", 6, "")).changed(later).members
+
+
+def test_a_change_that_has_seen_another_one_counts_wherever_that_was_delivered() -> None:
+    """A site that was removed alone numbers its own removal above its later admission."""
+    removal = record("c", 10, "", version=3)
+    elsewhere = record("c", 99, "", site="c", version=3)
+    admission = record("c", 11, version=4)
+    for changes in permutations((removal, elsewhere, admission)):
+        assert reduce(SiteList.changed, changes, CONFIGURED).find("c") == admission
+    # So it is for the removed site, which gets the list.
+    removed = CONFIGURED.changed(elsewhere)
+    assert "c" in removed.united("c", CONFIGURED.changed(admission)).members
+    assert removed.version == 3
+
+
+def test_what_a_removed_site_has_changed_since_does_not_count() -> None:
+    sites = CONFIGURED.changed(record("c", 5, "")).changed(record("e", 6))
+    own = CONFIGURED.changed(record("d", 99, site="c", version=2))
+    own = own.changed(record("a", 98, "", site="c", version=2))
+    taken = own.united("c", sites)
+    assert taken == sites and taken.united("a", sites) == sites
+    # It takes over what changes while it is outside.
+    later = sites.changed(record("b", 7, "", version=3))
+    assert taken.united("c", later) == later
 
 
 def test_beyond_the_bound_sites_that_were_admitted_first_are_members() -> None:
@@ -95,6 +126,8 @@ def test_other_configured_sites_are_refused_with_both_values() -> None:
         record("d", 1, "tcp:host=h:port=70000"),
         SiteRecord("d", "tcp:host=h:port=1", False, Change(1, "a", "a", 1, 1)),
         SiteRecord("d", "", False),
+        record("d", 1, version=0),
+        SiteRecord("d", "tcp:host=h:port=1", True, None, 1),
         record("b", 1),
     ],
 )

@@ -116,6 +116,9 @@ class SiteGroup:
     def error(self, name: str) -> str:
         return self.instance(name).error
 
+    def refusal(self, name: str) -> str:
+        return self.instance(name).refusal
+
     def statuses(self, name: str) -> dict[str, str]:
         """Return what a node tells of the other sites."""
         return {
