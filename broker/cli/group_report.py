@@ -30,6 +30,8 @@ def _site_text(site: Mapping[str, Any], released: object) -> str:
     text = f"{site.get('site')}: {site.get('status')}"
     if isinstance(site.get("for"), int | float):
         text += f" for {site['for']:.0f} s"
+    if site.get("error"):
+        text += f", {site['error']}"
     if site.get("reason"):
         text += f", {site['reason']}"
     if isinstance(site.get("next_change_in"), int | float):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -60,14 +61,14 @@ class TwistedDialler:
     def dial_string(self, endpoint: str) -> Deferred[ISocketChannel]:
         return self._connect(clientFromString(self._reactor, endpoint))
 
-    def _dial_udp(self, port: UdpPort, endpoint: Endpoint) -> Deferred[ISocketChannel]:
-        def failed(failure: Failure) -> NoReturn:
-            failure.trap(Exception)
-            raise to_connection_error(failure.value) from None
+    def resolve(self, host: str, family: socket.AddressFamily) -> Deferred[str]:
+        """Return an IP address of a host. Fails with `BrokerError`."""
+        return resolve_host(self._reactor, host, family).addErrback(_raise_connection_error)
 
+    def _dial_udp(self, port: UdpPort, endpoint: Endpoint) -> Deferred[ISocketChannel]:
         host = resolve_host(self._reactor, endpoint.host, port.family)
         connected = host.addCallback(lambda found: port.connect(found, endpoint.port))
-        return connected.addErrback(failed)
+        return connected.addErrback(_raise_connection_error)
 
     def _connect(self, endpoint: Any) -> Deferred[ISocketChannel]:
         channel: Deferred[ISocketChannel] = Deferred(lambda _: connecting.cancel())
@@ -89,6 +90,11 @@ class TwistedDialler:
         if certificates is not None:
             factory = certificates.wrap_in_tls(factory, dials=dials)
         return factory
+
+
+def _raise_connection_error(failure: Failure) -> NoReturn:
+    failure.trap(Exception)
+    raise to_connection_error(failure.value) from None
 
 
 def build_dialler(settings: Settings, reactor: Any, own_host: str = "") -> TwistedDialler:

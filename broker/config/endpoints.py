@@ -62,6 +62,14 @@ def is_loopback_address(place: str) -> bool:
     return _is_loopback_host(place.rpartition(":")[0].strip("[]"))
 
 
+def is_ip_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def is_multicast_address(place: str) -> bool:
     """Return True if ADDRESS:PORT has a multicast group."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from random import Random
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -33,7 +34,7 @@ from broker.transport.layer import ClockOffset
 from broker.transport.message import Outcome
 from broker.transport.monitor import ILinkOwners
 from broker.transport.socket.contract import ISocketChannel
-from broker.transport.socket.udp import format_address
+from broker.transport.socket.udp import format_address as _key
 from broker.transport.stack import Stack
 from broker.transport.stacks import Transport
 from broker.transport.view import LinkState, View
@@ -129,6 +130,9 @@ class ConnectionLinks:
         self._added[key] = peer
         self._set_targets()
         return peer
+
+    def resolve(self, host: str) -> Deferred[str]:
+        return self._port.socket.resolve_name(host)
 
     def remove_peer(self, peer: Hashable) -> None:
         self._answered.discard(_key(peer))
@@ -394,7 +398,3 @@ class ConnectionLinks:
 
     def messages_received(self, neighbour: Neighbour, batch: Sequence[bytes]) -> None:
         self._receiver.messages_received(self._names.peer_of(neighbour.name, None), batch)
-
-
-def _key(peer: Hashable) -> str:
-    return format_address(peer)

@@ -33,7 +33,10 @@ class IConnectionSocket(Protocol):
         """Address with the port that is bound."""
 
     def resolve(self, host: str, port: int) -> tuple[str, int]:
-        """Return the address of a peer in its only spelling. Raises OSError."""
+        """Return the address of a peer in its only spelling. Raises OSError for a host name."""
+
+    def resolve_name(self, host: str) -> Deferred[str]:
+        """Return an IP address of a host name, of the socket's family. Fails with `BrokerError`."""
 
     def dial(self, endpoint: Endpoint) -> Deferred[ISocketChannel]:
         """Connect to an address. The result can be cancelled."""

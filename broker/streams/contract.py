@@ -120,10 +120,13 @@ class ILinks(Interface):
     """Links of one transport instance to other nodes, over its link stack."""
 
     def add_peer(address: tuple[str, int]) -> Hashable:
-        """Begin a link to a host and port, and return the name of the peer from now on.
+        """Begin a link to an IP address and port, and return the name of the peer from now on.
 
         Raises `ConfigurationError` for an address that can not be used.
         """
+
+    def resolve(host: str) -> Deferred[str]:
+        """Return an IP address of a host name, for `add_peer`. Fails with `BrokerError`."""
 
     def remove_peer(peer: Hashable) -> None:
         """End a link, and drop unsent messages. No change of the link follows."""
@@ -137,8 +140,7 @@ class ILinks(Interface):
         """
 
     def view_of(peer: Hashable) -> View:
-        """Return the last state of a link, with its reason, its time, and that of the next
-        change; of a peer without a link DISCONNECTED."""
+        """Return the last state of a link with its reason and times; without one DISCONNECTED."""
 
     def node_of(peer: Hashable) -> str:
         """Return the proven name of the node behind a link; empty: none is known."""
@@ -188,10 +190,8 @@ class ITransportContext(Interface):
     folder: Path = Attribute("folder for files of this instance; it may not exist")
 
     def open_links(listen: str, receiver: ILinkReceiver) -> ILinks:
-        """Open links at a host and port, over the link stack of the instance.
-
-        Raises `ConfigurationError` if the port can not be opened.
-        """
+        """Open links at an IP address and port, over the link stack of the instance. Raises
+        `ConfigurationError`."""
 
     def receive(batch: FlowBatch) -> None:
         """Pass on a received batch: it is validated, logged and delivered.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
+from twisted.internet.defer import Deferred, succeed
 from zope.interface import implementer
 
 from broker.errors import BrokerError, Closed, ConfigurationError, Overloaded, StackError
@@ -78,6 +79,10 @@ class DatagramLinks:
         self._added.add(peer)
         self._attach(self._port.connect(peer), peer)
         return peer
+
+    def resolve(self, host: str) -> Deferred[str]:
+        """Return the host: `add_peer` refuses a name."""
+        return succeed(host)
 
     def remove_peer(self, peer: Hashable) -> None:
         self._added.discard(peer)

@@ -77,17 +77,18 @@ class TcpConnections:
             raise CannotListenError(host, port, error) from None
         factory = dialler.accepting_factory(on_connect)
         self._port = reactor.listenTCP(port, factory, interface=host)
-
-    @property
-    def address(self) -> tuple[str, int]:
-        host = self._port.getHost()
-        return host.host, host.port
+        bound = self._port.getHost()
+        # The port has none when the reactor has stopped, and links may still be made anew.
+        self.address: tuple[str, int] = bound.host, bound.port
 
     def resolve(self, host: str, port: int) -> tuple[str, int]:
         family, address = resolve_address(host, port)
         if family != self._family:
             raise OSError(f"{host} is not of the family of {self.address[0]}")
         return address[0], address[1]
+
+    def resolve_name(self, host: str) -> Deferred[str]:
+        return self._dialler.resolve(host, self._family)
 
     def dial(self, endpoint: Endpoint) -> Deferred[ISocketChannel]:
         return self._dialler.dial(endpoint, Transport.TCP.value)
@@ -103,14 +104,14 @@ class UdpConnections:
         self._port = dialler.udp = port
         self._dialler = dialler
         port.start()
-
-    @property
-    def address(self) -> tuple[str, int]:
-        return self._port.bound_address
+        self.address = port.bound_address
 
     def resolve(self, host: str, port: int) -> tuple[str, int]:
         address = cast(tuple[str, int], self._port.udp.resolve(host, port))
         return address[0], address[1]
+
+    def resolve_name(self, host: str) -> Deferred[str]:
+        return self._dialler.resolve(host, self._port.family)
 
     def dial(self, endpoint: Endpoint) -> Deferred[ISocketChannel]:
         return self._dialler.dial(endpoint, Transport.UDP.value)

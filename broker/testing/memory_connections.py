@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail, succeed
 
 from broker.cluster.descriptor import Endpoint
 from broker.errors import NotConnected
@@ -31,6 +31,11 @@ class MemoryConnections:
 
     def resolve(self, host: str, port: int) -> tuple[str, int]:
         return host, port
+
+    def resolve_name(self, host: str) -> Deferred[str]:
+        if address := self._network.hosts.get(host, host):
+            return succeed(address)
+        return fail(NotConnected(f"{host} does not resolve"))
 
     def dial(self, endpoint: Endpoint) -> Deferred[ISocketChannel]:
         connection = self._network.connect(link_place(endpoint), link_place(self.address))

@@ -56,6 +56,8 @@ class MemoryNetwork:
         """Latency and jitter of connections with a `source`; None: as all others."""
         self._refuses_sources = False
         self._delays: dict[str, tuple[float, float]] = {}
+        self.hosts: dict[str, str] = {}
+        """Addresses of host names: empty for one that does not resolve."""
         self._listening: dict[str, Callable[[ISocketChannel], None]] = {}
         self._refused: set[str] = set()
         # Paths with a silent direction: True is that to the end that listens.

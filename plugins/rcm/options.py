@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 
 from broker.config import value_kind
-from broker.config.endpoints import tcp_address
+from broker.config.endpoints import is_ip_address, tcp_address
 from broker.config.setting import required_setting, setting
 from broker.errors import ConfigurationError
 
@@ -65,12 +65,16 @@ class RcmOptions:
     listen: str = setting(
         value_kind.OPTIONAL_HOST_PORT,
         "",
-        "Address at which this node listens for the other sites; empty: the one in sites.",
+        "Address at which this node listens for the other sites; empty: the one in sites, and all "
+        "IPv4 addresses for a host name there.",
     )
 
-    def address_of(self, node: str) -> tuple[str, int]:
+    def listening_address(self, node: str) -> str:
         """Raises `ConfigurationError` for a node that is no site."""
         if node not in self.sites:
             names = ", ".join(sorted(self.sites))
             raise ConfigurationError(f"this node, {node}, is not one of the sites: {names}")
-        return tcp_address(self.sites[node])
+        host, port = tcp_address(self.sites[node])
+        if not is_ip_address(host):
+            host = "127.0.0.1" if host == "localhost" else "0.0.0.0"
+        return self.listen or f"{host}:{port}"

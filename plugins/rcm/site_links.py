@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
-from broker.config.endpoints import tcp_address
-from broker.errors import ConfigurationError
+from broker.config.endpoints import is_ip_address, tcp_address
+from broker.errors import BrokerError, ConfigurationError, NotConnected
 from broker.event.site_notice import SiteStatus
 from broker.streams.contract import ILinks, ITransportContext
 from broker.transport.layer import ClockOffset
@@ -16,6 +18,8 @@ from broker.transport.view import LinkState
 
 #: Seconds after which a site that broke the protocol is dialled again.
 RETRY_SECONDS = 3.0
+#: Seconds after which the host name of a site that is not connected is resolved again.
+RESOLVE_SECONDS = 30.0
 
 
 class SiteLinks:
@@ -38,6 +42,10 @@ class SiteLinks:
         self._links: ILinks | None = None
         self._peers: dict[str, Hashable] = {}
         """By site."""
+        self._errors: dict[str, str] = {}
+        """Reasons why sites are not dialled."""
+        self._calls: dict[str, Any] = {}
+        """The next call of `connect` of each site."""
         self._statuses = dict.fromkeys(sites, (LinkState.DISCONNECTED, ""))
         """State and reason of each site, as told."""
 
@@ -59,6 +67,8 @@ class SiteLinks:
 
     def close(self) -> None:
         links, self._links = self._links, None
+        for site in list(self._calls):
+            self._cancel_call(site)
         if links is not None:
             links.close()
 
@@ -75,6 +85,8 @@ class SiteLinks:
         """Tell that a site has left, and end its link soon. Its messages are dropped from now."""
         self.report(site, LinkState.DISCONNECTED, "removed")
         del self._addresses[site], self._statuses[site]
+        self._errors.pop(site, None)
+        self._cancel_call(site)
         self._end_soon(site)
 
     def leave_site(self, site: str) -> None:
@@ -101,19 +113,67 @@ class SiteLinks:
             self._links.remove_peer(peer)
 
     def connect(self, site: str) -> None:
-        """Begin a link to a site."""
+        """Begin a link to a site, when the host name of its address is resolved.
+
+        The name is resolved again while the site is not connected: its address may change.
+        """
         address = self._addresses.get(site)
         if self._links is None or address is None:
             return
+        host, port = tcp_address(address)
+        if is_ip_address(host):
+            self._add_peer(site, address, (host, port))
+            return
+        self._call_later(RESOLVE_SECONDS, site)
+        if site not in self._peers or self._statuses[site][0] is not LinkState.CONNECTED:
+            resolved = self._links.resolve(host)
+            resolved.addCallback(lambda found: self._add_peer(site, address, (found, port)))
+            resolved.addErrback(self._fail_to_resolve, site, address)
+
+    def _add_peer(self, site: str, address: str, place: tuple[str, int]) -> None:
+        if self._links is None or self._addresses.get(site) != address:
+            return
+        earlier = self._peers.pop(site, None)
         try:
-            self._peers[site] = self._links.add_peer(tcp_address(address))
+            peer = self._peers[site] = self._links.add_peer(place)
+            self._errors.pop(site, None)
         except ConfigurationError as error:
-            # Its name may resolve later.
-            self.log.warn("no link to the site {site}, retrying: {e}", site=site, e=error)
-            self.connect_later(site)
+            self._report_error(site, error)
+        else:
+            earlier = None if earlier == peer else earlier
+        if earlier is not None:
+            self._links.remove_peer(earlier)
+
+    def _fail_to_resolve(self, failure: Failure, site: str, address: str) -> None:
+        failure.trap(BrokerError)
+        # The link to an earlier address stays.
+        if self._addresses.get(site) == address:
+            self._report_error(site, failure.value)
+
+    def _report_error(self, site: str, error: BrokerError) -> None:
+        """Show why a site is not dialled, and try again."""
+        text = f"{self._addresses[site]}: {error.text}"
+        if self._errors.get(site) != text:
+            self._errors[site] = text
+            self.log.warn("no link to the site {site}, retrying: {e}", site=site, e=text)
+        self.connect_later(site)
 
     def connect_later(self, site: str) -> None:
-        self._context.clock.callLater(RETRY_SECONDS, self.connect, site)
+        self._call_later(RETRY_SECONDS, site)
+
+    def _call_later(self, seconds: float, site: str) -> None:
+        self._cancel_call(site)
+        self._calls[site] = self._context.clock.callLater(seconds, self.connect, site)
+
+    def _cancel_call(self, site: str) -> None:
+        call = self._calls.pop(site, None)
+        if call is not None and call.active():
+            call.cancel()
+
+    def check_address(self, site: str) -> None:
+        """Raises `NotConnected` for a site that can not be sent to."""
+        if site not in self._peers:
+            raise NotConnected(self._errors.get(site, f"{site} is not dialled yet"))
 
     def remove(self, site: str) -> bool:
         """End the link to a site. No change of it follows. Return False if there was none."""
@@ -184,6 +244,8 @@ class SiteLinks:
         """Return status, its reason, and times in seconds from now on (N13)."""
         found: dict[str, object] = {"site": site, "status": self._statuses[site][0].value}
         found["address"] = self._addresses[site]
+        if site in self._errors:
+            found["error"] = self._errors[site]
         if self._links is None or site not in self._peers:
             return found
         view, clock = self._links.view_of(self._peers[site]), self.clock_of(site)

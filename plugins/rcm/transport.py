@@ -75,7 +75,7 @@ class RcmTransport:
         assert isinstance(options, RcmOptions)
         self._context = context
         self._options = options
-        self._address = options.address_of(context.node)
+        self._listening_address = options.listening_address(context.node)
         self._clock = SiteClock(context.wall_clock)
         self._terms = Terms(VERSION, options.order, options.delta)
         self._clients = Multiplexer(
@@ -132,8 +132,7 @@ class RcmTransport:
         )
         coverage = create_coverage(context, incarnation, self._group.losses)
         self._observers.add(self._exchange, self._certificates, comparison, coverage)
-        host, port = self._address
-        self._sites.open(context.open_links(options.listen or f"{host}:{port}", self))
+        self._sites.open(context.open_links(self._listening_address, self))
 
     def start(self) -> None:
         self._runner.start(self._group, *self._observers)
@@ -245,6 +244,8 @@ class RcmTransport:
     def own_link(self, node: str) -> ILinkOwner:
         if self._early is not None:
             raise Closed("this site is starting")
+        if self._membership.accepts(node):
+            self._sites.check_address(node)
         return LinkOwner(
             *(self._group, node, self._terms, self._membership, self._context.origin),
             *(self._clock.read, self._connected),

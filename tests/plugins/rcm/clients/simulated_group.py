@@ -53,6 +53,9 @@ class SimulatedGroup:
         self.got: list[tuple[record.Process, float, Delivery]] = []
         self.processes = {name: Process(self, name) for name in names}
 
+    def options_of(self, name: str) -> RcmOptions:
+        return self.options
+
     def advance(self, seconds: float) -> None:
         end = self.clock.seconds() + seconds
         while self.clock.calls and self.clock.calls[0].getTime() <= end:
@@ -115,7 +118,7 @@ class Process:
         self.name = name
         self._clock = KillableClock(group.clock)
         self.site = create_site(
-            *(name, group.options, group.folder / name, self._clock),
+            *(name, group.options_of(name), group.folder / name, self._clock),
             link_options=LINKS,
             sockets=LinkSockets(no_datagrams, self.open_sockets),
             wall_clock=lambda: 10**9 + round(group.clock.seconds() * 1000),
