@@ -252,8 +252,8 @@ class ConnectionLinks:
 
     def _set_targets(self) -> None:
         targets = {key: Target(peer, LINKS, ()) for key, peer in self._added.items()}
-        linked = {self._key_of(each.name) for each in self._neighbours if each.up}
-        linked &= self._answered
+        attached = filter(self._neighbours.is_attached, self.nodes)
+        linked = self._answered.intersection(map(self._key_of, attached))
         now = self._clock.seconds()
         self._runner.apply_effects(self._meshing.set_targets(targets, now, linked))
 

@@ -107,6 +107,17 @@ def test_an_absent_site_is_dialled_each_period_and_another_is_not_delayed() -> N
     assert all(one.state_of(other) is CONNECTED for other in others)
 
 
+def test_a_site_that_is_added_in_an_outage_keeps_no_other_one_from_being_dialled() -> None:
+    wire, (a, b) = linked_sites("a", "b")
+    wire.cut(a.end, b.end, refuse=True)
+    wire.run(1.0)
+    for site in (a, b):
+        site.add(Site(wire, "c" if site is a else "d"))
+    wire.heal(a.end, b.end)
+    wire.run(3.0 + ROUND_TRIPS)
+    assert a.state_of(b) is b.state_of(a) is CONNECTED
+
+
 def test_an_attempt_whose_handshake_takes_too_long_is_given_up() -> None:
     wire = Wire()
     a, b = Site(wire, "a"), Site(wire, "b")
