@@ -105,7 +105,7 @@ def status(access: NodeAccess, stack: str | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON.  [default in a pipe]")
 @node_options
 def admit(access: NodeAccess, stack: str, site: str, address: str, as_json: bool) -> None:
-    """Admit the node SITE to the group STACK, or change the address of a site.
+    """Admit the node SITE to the group STACK, also after a removal, or change its address.
 
     Ask any site of the group. ADDRESS is that at which SITE listens for the other sites, as in the
     option `sites`. Start the node with a configuration that has itself and some sites; until it is
@@ -124,7 +124,7 @@ def admit(access: NodeAccess, stack: str, site: str, address: str, as_json: bool
 def remove(access: NodeAccess, stack: str, site: str, as_json: bool) -> None:
     """Remove the node SITE from the group STACK. No site waits for it any more.
 
-    Ask any site of the group. Events of SITE that are in logs stay. Its stack stops with an error.
+    Ask any site of the group. Events of SITE that are in logs stay. The node refuses further ones.
 
     The exit status is 1 if a later change of SITE counts.
     """

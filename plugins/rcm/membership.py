@@ -202,6 +202,9 @@ class Membership:
         for change in other.changes:
             self._user.check_stamp(site, change.stamp)
         self._check_version(other.version)
+        if self._wanted.is_unknown_to(site, other):
+            # It takes over this list, and sends that then.
+            return False
         own = self._wanted.find(self.node)
         is_configured = own is not None and own.change is None
         if is_configured and other.find(self.node) is None and not self._has_connected:
@@ -209,7 +212,7 @@ class Membership:
             self._set_refusing(list(other.members))
             return False
         united = self._wanted.united(self.node, other)
-        united.check_configured(site, other)
+        united.check_configured(other)
         self._wanted = united
         if not self._is_failing:
             self._apply()

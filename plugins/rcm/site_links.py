@@ -145,10 +145,12 @@ class SiteLinks:
             self._links.remove_peer(earlier)
 
     def _fail_to_resolve(self, failure: Failure, site: str, address: str) -> None:
-        failure.trap(BrokerError)
+        error = failure.value
+        if not isinstance(error, BrokerError):
+            failure.raiseException()
         # The link to an earlier address stays.
-        if self._addresses.get(site) == address:
-            self._report_error(site, failure.value)
+        elif self._addresses.get(site) == address:
+            self._report_error(site, error)
 
     def _report_error(self, site: str, error: BrokerError) -> None:
         """Show why a site is not dialled, and try again."""

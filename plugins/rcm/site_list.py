@@ -138,33 +138,38 @@ class SiteList:
     def united(self, site: str, other: SiteList) -> SiteList:
         """Return the list of a site with the changes of another one's list.
 
-        A site takes over the whole list if it is configured here, and was admitted there. So does
-        one that was removed there: what it has changed since does not count.
+        A site takes over the whole list that admits it. So does one that was removed there: what
+        it has changed since does not count.
         """
         own, theirs = self.find(site), other.find(site)
-        if theirs is None or theirs.change is None:
+        if theirs is None or theirs.change is None or (own and _key(own) >= _key(theirs)):
             return self._with(other._changed)
-        is_removed = not theirs.is_member and (own is None or _key(own) < _key(theirs))
-        if not is_removed and (own is None or own.change is not None):
+        is_configured = own is not None and own.change is None
+        if own and own.is_member and theirs.is_member and not is_configured:
+            # Its address has changed.
             return self._with(other._changed)
         # Both may name a configured site by an address of their own.
         known = {
-            name: own
-            if record.change is None and (own := self.find(name)) is not None and own.change is None
+            name: here
+            if record.change is None and (here := self.find(name)) and here.change is None
             else record
             for name, record in other._records.items()
         }
-        return SiteList(known)._with([] if is_removed else self._changed)
+        is_admitted = is_configured and theirs.is_member
+        return SiteList(known)._with(self._changed if is_admitted else [])
 
-    def check_configured(self, name: str, other: SiteList) -> None:
-        """Check that a united list has the same configured sites as that of a site.
+    def is_unknown_to(self, site: str, other: SiteList) -> bool:
+        """Return whether a site, by its own list, does not know its last change in this one."""
+        known, theirs = self.find(site), other.find(site)
+        if known is None or known.change is None:
+            return False
+        return theirs is None or _key(theirs) < _key(known)
+
+    def check_configured(self, other: SiteList) -> None:
+        """Check that a united list has the same configured sites as that of another site.
 
         Raises `VersionMismatch` with both values.
         """
-        own, theirs = self.find(name), other.find(name)
-        if own is not None and own.change and theirs is not None and theirs.change is None:
-            # It was admitted, and takes over this list.
-            return
         ours = [each.name for each in self.records if each.change is None]
         found = [each.name for each in other.records if each.change is None]
         found = [each for each in found if (one := self.find(each)) is None or one.change is None]

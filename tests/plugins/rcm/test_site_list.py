@@ -77,6 +77,11 @@ def test_what_a_removed_site_has_changed_since_does_not_count() -> None:
     # It takes over what changes while it is outside.
     later = sites.changed(record("b", 7, "", version=3))
     assert taken.united("c", later) == later
+    # Nor does it count if it has taken itself out, when it is admitted.
+    alone = own.changed(record("c", 99, "", site="c", version=3))
+    admitted = sites.changed(record("c", 8, version=4))
+    assert alone.united("c", sites).find("c") == alone.find("c")
+    assert alone.united("c", sites).united("c", admitted) == admitted
 
 
 def test_beyond_the_bound_sites_that_were_admitted_first_are_members() -> None:
@@ -100,22 +105,23 @@ def test_an_admitted_site_takes_over_the_list() -> None:
     own = {"a": "tcp:host=inside:port=1", "d": "tcp:host=d:port=1"}
     newcomer = SiteList.from_configuration(own)
     assert newcomer.united("d", CONFIGURED) == newcomer
-    sites.check_configured("d", newcomer)
+    assert sites.is_unknown_to("d", newcomer)
     taken = newcomer.united("d", sites)
     assert taken.members.keys() == {"a", "b", "d"} and taken.left == ["c"]
     # Its own address of a site counts for it.
     assert taken.members["a"] == own["a"]
-    taken.check_configured("a", sites)
+    taken.check_configured(sites)
+    assert not sites.is_unknown_to("d", taken)
 
 
 def test_other_configured_sites_are_refused_with_both_values() -> None:
     other = SiteList.from_configuration(dict.fromkeys("abd", "tcp:host=h:port=1"))
     with pytest.raises(VersionMismatch, match="sites is a, b, d there and a, b, c here"):
-        CONFIGURED.united("a", other).check_configured("b", other)
+        CONFIGURED.united("a", other).check_configured(other)
     # A change explains a difference.
     changed = CONFIGURED.changed(record("c", 1, ""))
-    changed.check_configured("b", CONFIGURED)
-    CONFIGURED.united("a", changed).check_configured("b", changed)
+    changed.check_configured(CONFIGURED)
+    CONFIGURED.united("a", changed).check_configured(changed)
 
 
 @pytest.mark.parametrize(

@@ -71,9 +71,11 @@ class SiteGroup:
         options = RcmOptions(sites=sites, order=self.order)
         return StackInstance(INSTANCE, use="rcm", options=options)
 
-    def add_publisher(self, name: str) -> None:
+    def add_publisher(self, name: str) -> Publisher:
         client = self.world.client(f"publisher-{name}", name)
-        self.network.publishers.append(Publisher(self.network.observer.watch(client)))
+        publisher = Publisher(self.network.observer.watch(client))
+        self.network.publishers.append(publisher)
+        return publisher
 
     def remove_publisher(self, name: str) -> None:
         publishers = self.network.publishers

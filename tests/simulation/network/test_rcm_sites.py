@@ -81,6 +81,81 @@ def test_sites_join_and_leave_at_one_place(order: str) -> None:
             world.start("n1")
             world.run(5.0)
             check_refused(group, "n1", "an operator of n3; its sites: n0, n2, n3")
+        # It comes back by an admission alone.
+        group.admit("n0", "n1")
+        group.wait_until_connected(*FOUR)
+        group.network.publishers.append(publisher)
+        group.settle(FOUR)
+
+
+def test_a_node_outside_refuses_events_and_those_it_has_come_after_its_admission() -> None:
+    with deterministic(8), NetworkWorld(8) as world:
+        group = SiteGroup(world, "hybrid", 3)
+        group.network.kill("n0")
+        group.add_newcomer("n3", "n0")
+        publisher = group.add_publisher("n3")
+        world.run(8.0)
+        # It has reached no site, and its configuration counts.
+        publisher.publish(CARRIED)
+        world.run_until(lambda: len(publisher.receipts) == 1)
+        world.start("n0")
+        world.run(8.0)
+        refusal = "is not admitted to the group tested; its sites: n0, n1, n2"
+        check_refused(group, "n3", refusal)
+        group.network.kill("n0")
+        group.network.kill("n3")
+        world.start("n3")
+        world.run(1.0)
+        check_refused(group, "n3", refusal)
+        publisher.publish(CARRIED)
+        world.run_until(lambda: len(publisher.results) == 2)
+        assert isinstance(publisher.results[-1][1], NotInGroup)
+        world.start("n0")
+        world.run(2.0)
+        group.admit("n1", "n3")
+        group.wait_until_connected(*FOUR)
+        assert group.refusal("n3") == ""
+        logs = group.settle(FOUR)
+        for name in FOUR:
+            (entry, *_) = [each for each in logs[name] if each.site == "n3"]
+            assert name == "n3" or entry.is_late or entry.is_recovered
+
+
+def test_both_sides_of_a_partition_change_one_name_and_a_removed_site_returns() -> None:
+    with deterministic(9), NetworkWorld(9) as world:
+        group = SiteGroup(world, "sequencer", 4)
+        for one in ("n0", "n1"):
+            for other in ("n2", "n3"):
+                group.network.cut_datagrams(one, other)
+        world.run(8.0)
+        # A third outage: n3 is alone, and takes itself out above all numbers of the others.
+        group.network.cut_datagrams("n2", "n3")
+        world.run(8.0)
+        group.remove("n0", "n3")
+        group.admit("n3", "n8")
+        group.remove("n3", "n3")
+        group.admit("n1", "n9", address_of("n9"))
+        group.remove("n0", "n9")
+        group.admit("n2", "n9", address_of("n9", 9100))
+        # That outage lasts on.
+        world.heal_transports()
+        rest = ["n0", "n1", "n2"]
+        for one in rest:
+            group.network.cut_datagrams(one, "n3")
+        group.wait_until_connected(*rest)
+        lists = [group.membership(name).sites for name in rest]
+        assert all(each == lists[0] for each in lists)
+        # The removal had seen an admission. What a removed site has changed does not count.
+        assert list(lists[0].members) == rest and lists[0].find("n8") is None
+        world.heal_transports()
+        world.run(5.0)
+        check_refused(group, "n3", "was removed from the group tested by an operator of n3")
+        assert group.admit("n2", "n3")["applied"]
+        everyone = [*rest, "n3"]
+        group.wait_until_connected(*everyone)
+        lists = [group.membership(name).sites for name in everyone]
+        assert all(each == lists[0] for each in lists)
+        group.settle(everyone)
 
 
 def check_refused(group: SiteGroup, name: str, text: str) -> None:
@@ -255,7 +330,10 @@ class Disturbance:
         network, world = group.network, group.world
         for _ in range(steps):
             kind = random.choice(
-                ("publish", "publish", "admit", "admit", "remove", "cut", "heal", "isolate", "kill")
+                (
+                    *("publish", "publish", "admit", "admit", "remove", "return"),
+                    *("cut", "heal", "isolate", "kill"),
+                )
             )
             name, other = random.sample(self.working, 2) if len(self.working) > 1 else ("n0", "n0")
             self.log.append(f"{world.clock.seconds():.1f} {kind} {name} {other}")
@@ -272,6 +350,9 @@ class Disturbance:
                 case "remove" if other != "n0":
                     group.change(name, "remove", other)
                     group.remove_publisher(other)
+                case "return":
+                    for outside in sorted({*world.running} - {*self.working})[:1]:
+                        group.change(name, "admit", outside, address_of(outside))
                 case "cut":
                     network.cut_datagrams(name, other)
                 case "heal":
