@@ -25,7 +25,7 @@ class PlainSite:
         assert isinstance(options, RcmOptions)
         sites = tuple(sorted(options.sites))
         self._context = context
-        self._address = options.address_of(context.node)
+        self._address = options.listening_address(context.node)
         others = {site: options.sites[site] for site in sites if site != context.node}
         self._links = SiteLinks(context, others, lambda status: None)
         self._clients = Multiplexer(context.node, sites, self._send_copies, context.clock)
@@ -34,8 +34,7 @@ class PlainSite:
         self._received = dict.fromkeys(others, 0)
 
     def listen(self) -> None:
-        host, port = self._address
-        self._links.open(self._context.open_links(f"{host}:{port}", self))
+        self._links.open(self._context.open_links(self._address, self))
 
     def start(self) -> None:
         self._clients.start()

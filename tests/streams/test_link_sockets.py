@@ -5,7 +5,6 @@ from __future__ import annotations
 from unittest.mock import Mock
 
 from twisted.internet.address import IPv4Address
-from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
 from broker.config import Settings
@@ -16,10 +15,9 @@ from broker.transport.stacks import Transport
 
 class TcpSocketTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.reactor = MemoryReactorClock()
-        self.port = Mock()
+        self.reactor = Mock()
+        self.port = self.reactor.listenTCP.return_value
         self.port.getHost.return_value = IPv4Address("TCP", "127.0.0.1", 8770)
-        self.reactor.listenTCP = Mock(return_value=self.port)
         sockets = open_on_reactor(self.reactor, Settings())
         self.socket = sockets.open_connections("127.0.0.1", 0, Transport.TCP, lambda channel: None)
 
@@ -29,7 +27,6 @@ class TcpSocketTests(SynchronousTestCase):
         self.assertEqual(self.socket.address, ("127.0.0.1", 8770))
 
     def test_a_host_name_is_resolved_by_the_reactor(self) -> None:
-        self.reactor.nameResolver = Mock()
         found = self.socket.resolve_name("a.example")
         self.assertNoResult(found)
         (receiver, host, _, kinds), _ = self.reactor.nameResolver.resolveHostName.call_args
