@@ -100,7 +100,8 @@ class SiteLinks:
         self._context.clock.callLater(0.0, self._forget, peer)
 
     def _forget(self, peer: Hashable) -> None:
-        if self.site_at(peer) is None:
+        # Such a node may answer at the address of a site, which is dialled on.
+        if self.site_at(peer) is None and peer not in self._peers.values():
             self._end(peer)
 
     def _end_soon(self, site: str) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import attrs
 import pytest
+from twisted.internet.task import Clock
 
 from broker.testing.memory_connections import link_place
 from plugins.rcm.options import RcmOptions
-from plugins.rcm.site_links import RESOLVE_SECONDS, RETRY_SECONDS
+from plugins.rcm.site_links import RESOLVE_SECONDS, RETRY_SECONDS, SiteLinks
 from tests.plugins.rcm.clients.simulated_group import PORT, SimulatedGroup
 
 
@@ -70,6 +72,19 @@ def test_a_site_whose_name_gets_another_address_is_dialled_there(tmp_path: Path)
     group.restart("c", 0.1)
     group.advance(RESOLVE_SECONDS + 5.0)
     group.check_connected()
+
+
+def test_a_node_that_is_no_site_is_forgotten_unless_it_answers_at_the_address_of_one() -> None:
+    clock, links = Clock(), Mock()
+    links.add_peer.return_value = "address of b"
+    links.node_of.return_value = "x"
+    own = SiteLinks(Mock(clock=clock), {"b": "tcp:host=10.0.0.2:port=1"}, lambda status: None)
+    own.open(links)
+    own.connect("b")
+    for peer in ("address of b", "another one"):
+        own.forget_soon(peer)
+    clock.advance(0.0)
+    links.remove_peer.assert_called_once_with("another one")
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,7 @@ def test_both_sides_of_a_partition_change_one_name_and_a_removed_site_returns() 
         # A third outage: n3 is alone, and takes itself out above all numbers of the others.
         group.network.cut_datagrams("n2", "n3")
         world.run(8.0)
+        group.network.publish(1)
         group.remove("n0", "n3")
         group.admit("n3", "n8")
         group.remove("n3", "n3")
