@@ -27,6 +27,7 @@ from broker.transport.order.sequencer.packet import (
     Follow,
     Header,
     Known,
+    Left,
     Numbers,
     Raised,
     Refusal,
@@ -128,10 +129,10 @@ class HostileSite:
         known = {Epoch(random.randrange(9), self._name()): random.randrange(9) for _ in range(2)}
         return random.choice(
             (
-                *(Follow(counter), Raised(counter), Takeover(epoch, delivered, known)),
-                *(Answer(epoch, delivered, known, places, headers), Refusal(epoch, counter)),
-                *(Begin(epoch, places, known), Numbers(epoch, random.randrange(4), headers)),
-                *(Request(headers), Known(places, random.randrange(3))),
+                *(Follow(counter), Raised(counter), Left(counter), Refusal(epoch, counter)),
+                *(Takeover(epoch, delivered, known), Numbers(epoch, random.randrange(4), headers)),
+                *(Answer(epoch, delivered, known, places, headers), Request(headers)),
+                *(Begin(epoch, places, known, self._sites()), Known(places, random.randrange(3))),
             )
         )
 

@@ -23,6 +23,7 @@ from broker.transport.order.sequencer.packet import (
     Follow,
     Header,
     Known,
+    Left,
     Numbers,
     Raised,
     Refusal,
@@ -74,6 +75,7 @@ EXAMPLES: tuple[tuple[IPacketCodec, Sequence[Packet], str], ...] = (
     (STAMPED, [Clock(300)], "9202cd012c"),
     (SEQUENCER, [Follow(1)], "921001"),
     (SEQUENCER, [Raised(2**30)], "9211ce40000000"),
+    (SEQUENCER, [Left(2**30)], "9219ce40000000"),
     (SEQUENCER, [Takeover(EPOCH, DELIVERED, KNOWN)], f"9412920701{DELIVERED_ROWS}{KNOWN_ROWS}"),
     (
         SEQUENCER,
@@ -81,7 +83,10 @@ EXAMPLES: tuple[tuple[IPacketCodec, Sequence[Packet], str], ...] = (
         f"9613920701{DELIVERED_ROWS}{KNOWN_ROWS}93{PLACED_ROWS}93{ROWS}",
     ),
     (SEQUENCER, [Refusal(EPOCH, 0)], "931492070100"),
-    (SEQUENCER, [Begin(EPOCH, PLACES, KNOWN)], f"941592070193{PLACED_ROWS}{KNOWN_ROWS}"),
+    (
+        *(SEQUENCER, [Begin(EPOCH, PLACES, KNOWN, frozenset("bc"))]),
+        f"951592070193{PLACED_ROWS}{KNOWN_ROWS}06",
+    ),
     (SEQUENCER, [Numbers(EPOCH, 3, HEADERS)], f"94169207010393{ROWS}"),
     (SEQUENCER, [Request(HEADERS)], f"921793{ROWS}"),
     (SEQUENCER, [Known(PLACES, 2)], f"931893{PLACED_ROWS}02"),

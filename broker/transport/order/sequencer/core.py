@@ -12,7 +12,7 @@ from broker.transport.order.effects import OVERDUE, OrderEffect, Packet, Send, S
 from broker.transport.order.instant import Instant
 from broker.transport.order.packet import Message, Stamp
 from broker.transport.order.sequencer.delivery import sort_headers
-from broker.transport.order.sequencer.numbered_core import NumberedCore
+from broker.transport.order.sequencer.follower_core import FollowerCore
 from broker.transport.order.sequencer.packet import (
     MOST_HEADERS,
     NUMBER_BITS,
@@ -22,6 +22,7 @@ from broker.transport.order.sequencer.packet import (
     Follow,
     Header,
     Known,
+    Left,
     Numbers,
     Raised,
     Refusal,
@@ -38,7 +39,7 @@ MOST_NUMBERS = 2 ** (NUMBER_BITS - 1)
 
 
 @implementer(IOrderCore)
-class SequencerCore(NumberedCore):
+class SequencerCore(FollowerCore):
     """A member of an epoch, or its sequencer.
 
     Each site follows the lowest site that it sees as connected. A site that sees no lower one is a
@@ -55,26 +56,12 @@ class SequencerCore(NumberedCore):
         self, site: str, incarnation: int, settings: OrderSettings, floor: int = 0
     ) -> None:
         super().__init__(site, incarnation, settings, floor)
-        self._leader = site  # the lowest connected site
-        self._promised = Epoch(floor, "")
-        # The epoch of this member, and the number after the last known one.
-        self._epoch: Epoch | None = None
-        self._next = 0
         self._members: frozenset[str] = frozenset()  # of this sequencer's epoch
         self._takeover: PendingTakeover | None = None
         # Numbers that this sequencer has sent, and whose messages it did not deliver.
         self._sent_numbers: list[tuple[Stamp, Header]] = []
         # Since all answers to a takeover came in time; each one doubles the patience.
         self._late_answers = 0
-        # Messages that other sites wait for, and that this sequencer must number.
-        self._requested: set[Header] = set()
-        # Connected sites that have begun a takeover.
-        self._sequencers: set[str] = set()
-        self._request_at: float | None = None
-        # The leader has this long to answer, if this site is in no epoch.
-        self._followed_since = 0.0
-        self._depth = 0  # followers between this site and a sequencer, which may wait as long
-        self._give_up_at: float | None = None
 
     # ----------------------------------------------------------------- of the interface
 
@@ -87,12 +74,14 @@ class SequencerCore(NumberedCore):
 
     def answer_clock(self, site: str, offer: int, at: Instant) -> int | None:
         self._raise_counter(site, offer)
-        # Of two epochs with one counter, the one of the higher site is above the other.
-        self._leave_epoch_below(offer + 1)
-        return self._counter
+        self._leave_epochs(offer)
+        return min([self._counter, *(each.counter - 1 for each in self._own_epochs)])
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
         self._raise_counter(site, answer)
+        if self._reached > answer:
+            return None
+        self._left_epochs.add_site(site, answer)
         self.connected |= {site}
         return self._membership_changed(site, at)
 
@@ -100,18 +89,23 @@ class SequencerCore(NumberedCore):
         if site not in self.connected:
             return []
         self.connected -= {site}
-        self._sequencers.discard(site)
+        self._left_epochs.remove_site(site)
+        # After its return the site is not suspected for messages that it sent before.
+        self._overdue = {each for each in self._overdue if each.site != site}
         return self._membership_changed(site, at)
 
     def handle_timeout(self, at: Instant) -> list[OrderEffect]:
         if self._give_up_at is not None and at.now >= self._give_up_at:
             self._followed_since = at.now
             return [*self._advance(at), Suspect(self._leader, OVERDUE)]
-        return self._request_numbers(at) + self._advance(at)
+        requests = self._request_numbers(at)
+        return requests + self._advance(at) + self._suspect_sites_between(at)
 
     def _timeouts(self) -> tuple[float | None, ...]:
         deadline = None if self._takeover is None else self._takeover.deadline
-        return self._request_at, self._stuck_until, self._give_up_at, deadline
+        since = self._left_epochs.waits_since
+        answer_at = None if since is None else since + self._settings.entry_patience
+        return self._request_at, self._stuck_until, self._give_up_at, deadline, answer_at
 
     # ----------------------------------------------------------------- of packets
 
@@ -124,27 +118,31 @@ class SequencerCore(NumberedCore):
             case Follow(counter):
                 return self._accept_follower(site, counter)
             case Takeover():
-                return self._accept_takeover(site, packet, at)
+                return [Send((self._answer_takeover(site, packet, at),), (site,))]
             case Raised(counter):
                 self._raise_counter(site, counter)
-                self._leave_epoch_below(counter)
+                self._leave_epochs(counter)
+                return [Send((Left(counter),), (site,))]
+            case Left(counter):
+                self._left_epochs.add_left((site,), counter)
             case Answer():
                 self._accept_answer(site, packet)
             case Refusal(epoch, counter):
                 self._accept_refusal(site, epoch, counter)
-            case Begin(epoch, places, known):
+            case Begin(epoch, places, known, members):
                 self._check_sequencer(site, epoch)
                 if epoch == self._promised and site == self._leader:
                     self._check_places(site, places)
                     self._epoch, self._next, self._depth = epoch, 0, 0
+                    self._entered = epoch.counter
+                    self._left_epochs.add_left(members, epoch.counter)
                     return self._adopt_places(places, known, at)
             case Request(headers):
                 return self._answer_request(site, headers)
             case Known(places, depth):
                 self._check_places(site, places)
                 if site == self._leader:
-                    self._depth = depth + 1
-                    return self._deliver_known(places)
+                    return self._deliver_answer(places, depth)
             case _:
                 raise ProtocolError(f"{site} sent a packet of another variant")
         return ()
@@ -176,6 +174,7 @@ class SequencerCore(NumberedCore):
             if leader != before or leader == site:
                 self._epoch, self._followed_since = None, at.now
                 self._depth = 0
+                self._drop_entries(at)  # the new leader does not know their numbers
                 effects.append(Send((Follow(self._counter),), (leader,)))
         elif self._takeover is None:
             self._epoch = None
@@ -203,21 +202,24 @@ class SequencerCore(NumberedCore):
         known = dict(self._delivery.places.known)
         return Send((Takeover(takeover.epoch, dict(self._delivery.delivered), known),), (site,))
 
-    def _leave_epoch_below(self, counter: int) -> None:
-        """Number no more in an epoch below one that another site may have delivered."""
-        if self._leader == self.site and self._epoch and self._epoch.counter < counter:
-            self._epoch = None
+    @property
+    def _own_epochs(self) -> list[Epoch]:
+        """Epochs in which this site gives numbers, or will do so."""
+        takeover = self._takeover
+        found = [] if takeover is None or takeover.is_refused else [takeover.epoch]
+        if self._leader == self.site and self._epoch is not None:
+            found.append(self._epoch)
+        return found
 
-    def _accept_takeover(self, site: str, packet: Takeover, at: Instant) -> list[OrderEffect]:
-        answer = self._answer_takeover(site, packet, at)
-        effects: list[OrderEffect] = [Send((answer,), (site,))]
-        if site in self.connected:
-            self._sequencers.add(site)
-        others = tuple(sorted(self._sequencers - {site}))
-        if others and isinstance(answer, Answer):
-            # Another sequencer may get this site back, and must number above this epoch then.
-            effects.append(Send((Raised(packet.epoch.counter),), others))
-        return effects
+    def _leave_epochs(self, counter: int) -> None:
+        """Give no numbers up to this counter any more: another site may have delivered them.
+
+        Of two epochs with one counter, the one of the higher site is above the other.
+        """
+        if self._leader == self.site and self._epoch and self._epoch.counter <= counter:
+            self._epoch = None
+        if self._takeover is not None and self._takeover.epoch.counter <= counter:
+            self._takeover.is_refused = True
 
     def _answer_takeover(self, site: str, packet: Takeover, at: Instant) -> Answer | Refusal:
         epoch = packet.epoch
@@ -226,9 +228,8 @@ class SequencerCore(NumberedCore):
         self._raise_counter(site, epoch.counter)
         if site != self._leader:
             return Refusal(epoch, 0)
-        known = max(self._promised.counter, self._reached)
         if epoch <= self._promised or epoch.counter <= self._reached:
-            return Refusal(epoch, known)
+            return Refusal(epoch, max(self._promised.counter, self._reached))
         self._promised, self._epoch, self._is_contradicted = epoch, None, False
         self._sent_numbers.clear()
         self._followed_since = at.now  # the sequencer is at work
@@ -256,6 +257,8 @@ class SequencerCore(NumberedCore):
         if len(self._drop_unsent(site, answer.waiting)) < len(answer.waiting):
             raise ProtocolError(f"{site} has a message that was never sent")
         self._check_places(site, answer.places)
+        if answer.places:
+            self._leave_epochs(answer.places[-1][0].time >> NUMBER_BITS)
         self._check_delivered(site, answer.delivered)
         takeover = self._takeover
         if takeover is None:
@@ -314,38 +317,6 @@ class SequencerCore(NumberedCore):
         self._next += 1
         return self._epoch.stamp(self._next - 1)
 
-    # ----------------------------------------------------------------- of requests
-
-    def _request_numbers(self, at: Instant) -> list[OrderEffect]:
-        if self._request_at is None or at.now < self._request_at:
-            return []
-        self._request_at = None
-        before = at.now - self._settings.request_after
-        due = [each for each, since in self._delivery.unnumbered.values() if since <= before]
-        return [Send((Request(sort_headers(due)[:MOST_HEADERS]),), (self._leader,))] if due else []
-
-    def _answer_request(self, site: str, headers: Sequence[Header]) -> Iterable[OrderEffect]:
-        headers = self._drop_unsent(site, headers)
-        if site not in self.connected:
-            return ()
-        delivery = self._delivery
-        others = [each for each in headers if delivery.is_without_place(each.id)]
-        if self._leader == self.site:
-            # The site gets the places with the next epoch: one by one they would overtake others.
-            # Beyond the bound, the site requests them again.
-            if len(self._requested) < MOST_HEADERS:
-                self._requested.update(others)
-            return ()
-        known = [
-            (place, each)
-            for each in headers
-            if (place := delivery.places.place_of(each.id)) is not None
-        ]
-        effects = [Send((Known(sort_places(known), self._depth),), (site,))]
-        if strange := [each for each in others if each.id not in delivery.unnumbered]:
-            effects.append(Send((Request(sort_headers(strange)),), (self._leader,)))
-        return effects
-
     # ----------------------------------------------------------------- of delivery
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
@@ -362,6 +333,7 @@ class SequencerCore(NumberedCore):
                 effects += self._begin_epoch(self._takeover, at)
             if self._takeover is None:
                 effects += self._number_messages(at)
+        effects += self._ask_sites_between(at)
         effects += self._deliver_entries(at)
         effects += self._leave_passed_epoch()
         if self._leader == self.site and self._epoch is None and self._takeover is None:
@@ -379,20 +351,3 @@ class SequencerCore(NumberedCore):
         if self._leader == self.site:
             return []
         return [Send((Follow(self._counter),), (self._leader,))]
-
-    def _plan_requests(self, at: Instant) -> None:
-        settings, is_follower = self._settings, self._leader != self.site
-        if not is_follower or not self._delivery.unnumbered:
-            self._request_at = None
-        elif self._request_at is None:
-            self._request_at = at.now + settings.request_after
-        self._give_up_at = None
-        if is_follower and self._is_overdue:
-            self._give_up_at = max(at.now, self._followed_since + settings.request_after)
-            return
-        since = self._delivery.waiting_since() if is_follower and self._epoch is None else None
-        if since is not None:
-            patience = 2 * settings.patience
-            grace = patience * (self._depth + 1) if self._depth else 0.0
-            end = since + settings.entry_patience + grace
-            self._give_up_at = max(end, self._followed_since + patience)

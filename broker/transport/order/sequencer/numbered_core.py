@@ -104,6 +104,10 @@ class NumberedCore(OrderCore):
         """Return the next number of this site, which is alone, and has nothing that waits."""
         raise NotImplementedError
 
+    def _may_deliver(self, stamp: Stamp) -> bool:
+        """Return False if another site may give lower numbers."""
+        raise NotImplementedError
+
     def _drop_unsent(self, site: str, headers: Sequence[Header]) -> list[Header]:
         """Drop messages of this process that it never sent, and count the packet.
 
@@ -126,7 +130,7 @@ class NumberedCore(OrderCore):
         """Raises `ProtocolError` also for epochs too far ahead."""
         self._drop_unsent(site, [header for _, header in places])
         for stamp, _ in places:
-            self._check_counter(site, stamp.time >> NUMBER_BITS)
+            self._raise_counter(site, stamp.time >> NUMBER_BITS)
 
     @staticmethod
     def _check_sequencer(site: str, epoch: Epoch) -> None:
@@ -222,6 +226,8 @@ class NumberedCore(OrderCore):
         self._stuck_until = None
         while delivery.entries:
             stamp, header, since, _ = delivery.entries[0]
+            if not (self._may_deliver(stamp) or self._is_overdue):
+                return effects
             id = header.id
             if delivery.is_waiting(id):
                 effects += self._deliver_from(id, stamp)

@@ -52,7 +52,14 @@ class Follow:
 
 @attrs.frozen
 class Raised:
-    """Its sender has answered a takeover of another sequencer, up to this counter."""
+    """Its sender enters an epoch of another sequencer. The receiver leaves those up to this one."""
+
+    counter: int
+
+
+@attrs.frozen
+class Left:
+    """Answer to `Raised`: its sender gives no numbers up to this counter any more."""
 
     counter: int
 
@@ -100,6 +107,8 @@ class Begin:
     epoch: Epoch
     places: Places
     known: KnownNumbers
+    #: Sites that have answered the takeover.
+    members: frozenset[str] = frozenset()
 
 
 @attrs.frozen

@@ -57,6 +57,7 @@ class PendingTakeover:
         self, merged: Places, table: PlaceTable, known: KnownNumbers
     ) -> Iterator[tuple[str, Begin]]:
         """Yield each member, and the places that it may need. `table` has the merged places."""
+        members = frozenset(self.answers)
         for site, answer in sorted(self.answers.items()):
             is_covered = coverage_of(answer.known)
             places = tuple(
@@ -66,7 +67,7 @@ class PendingTakeover:
                 or table.is_uncovered(header.id)
                 or not is_covered(stamp)
             )
-            yield site, Begin(self.epoch, places[-MOST_HEADERS:], known)
+            yield site, Begin(self.epoch, places[-MOST_HEADERS:], known, members)
 
     def waiting_headers(self) -> set[Header]:
         """Return messages without a number at other members."""

@@ -25,6 +25,7 @@ from broker.transport.order.sequencer.packet import (
     Header,
     Known,
     KnownNumbers,
+    Left,
     Numbers,
     Places,
     Raised,
@@ -77,10 +78,11 @@ _FORMATS: tuple[tuple[int, Any, tuple[Any, ...]], ...] = (
     (18, Takeover, (_Epoch, _Delivered, _KnownNumbers)),
     (19, Answer, (_Epoch, _Delivered, _KnownNumbers, _Places, _Rows)),
     (20, Refusal, (_Epoch, _Counter)),
-    (21, Begin, (_Epoch, _Places, _KnownNumbers)),
+    (21, Begin, (_Epoch, _Places, _KnownNumbers, Mask)),
     (22, Numbers, (_Epoch, _Index, _Rows)),
     (23, Request, (_Rows,)),
     (24, Known, (_Places, _Depth)),
+    (25, Left, (_Counter,)),
 )
 
 
@@ -106,6 +108,7 @@ class SequencerCodec(PacketCodec):
             _KnownNumbers: (self._pack_known, self._unpack_known),
             _Rows: (self._pack_headers, self._unpack_headers),
             _Places: (self._pack_places, self._unpack_places),
+            Mask: (self._sites.mask_of, self._unpack_mask),
         }
         self._converters = {
             packet: [converters.get(type, plain) for type in types] for _, packet, types in _FORMATS
@@ -148,6 +151,9 @@ class SequencerCodec(PacketCodec):
 
     def _unpack_known(self, packed: _KnownNumbers) -> KnownNumbers:
         return {self._unpack_epoch((counter, site)): number for counter, site, number in packed}
+
+    def _unpack_mask(self, mask: Mask) -> frozenset[str]:
+        return self._sender.names_of(mask)
 
     def _pack_headers(self, headers: Iterable[Header]) -> _Rows:
         places = ((Stamp(index, ""), header) for index, header in enumerate(headers))

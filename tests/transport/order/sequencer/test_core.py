@@ -241,6 +241,21 @@ def test_a_number_whose_message_does_not_come_is_passed_over() -> None:
     assert [(site, each.site, each.reason) for site, each in group.suspected] == [("b", "c", LATE)]
 
 
+def test_a_site_is_not_suspected_for_a_late_message_that_it_sent_before_its_return() -> None:
+    group = Group("sequencer")
+    group.send("c", "lost")
+    group.move("c", "a")
+    group.send("a", "x")
+    group.move("a", "b")
+    group.advance_without_packets(SETTINGS.entry_patience)
+    for one, other in ("bc", "cb"):
+        group.disconnect(one, other)
+        assert group.connect(one, other)
+    group.move("c", "b")
+    assert group.texts("b") == ["x", "!lost"]
+    assert group.suspected == []
+
+
 def test_a_number_is_passed_over_at_once_if_its_message_is_reported_as_missing() -> None:
     group = Group("sequencer")
     group.send("c", "lost")
