@@ -50,6 +50,8 @@ class Status(NamedTuple):
     peer: str
     state: LinkState
     reason: str
+    #: Deliveries before it.
+    position: int
 
 
 class Missing(NamedTuple):

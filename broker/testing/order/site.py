@@ -238,7 +238,8 @@ class Site:
     # ----------------------------------------------------------------- of the record
 
     def _record_status(self, peer: str, state: LinkState, reason: str) -> None:
-        status = Status(self._loop.now, self.process, peer, state, reason)
+        position = len(self._run.deliveries[self.process])
+        status = Status(self._loop.now, self.process, peer, state, reason, position)
         self._run.statuses.append(status)
 
     def _record_missing(self, last: MessageId) -> None:

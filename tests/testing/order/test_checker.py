@@ -32,7 +32,8 @@ class Built:
             self.deliver(site, self.other, 12.0, 2)
 
     def tell(self, time: float, site: str, peer: str, state: LinkState, reason: str = "") -> None:
-        self.run.statuses.append(Status(time, (site, 1), peer, state, reason))
+        position = len(self.run.deliveries[site, 1])
+        self.run.statuses.append(Status(time, (site, 1), peer, state, reason, position))
 
     def send(self, site: str, time: float) -> MessageId:
         number = sum(id.site == site for id in self.run.sent) + 1
@@ -258,6 +259,25 @@ def test_a_long_commit_justifies_a_late_message_in_real_time(
         built.deliver(site, slow, 21.0, 20)
         built.deliver(site, new, 21.0, 30)
     assert (check(built.run) == []) is is_justified
+
+
+@pytest.mark.parametrize("is_justified", [True, False])
+def test_a_suspicion_is_judged_by_the_message_that_follows_it(is_justified: bool) -> None:
+    """Of two late messages of one read, one was sent while the path was silent."""
+    built = Built()
+    for is_up, time in ((False, 20.0), (True, 20.4)):
+        built.run.paths.append((time, "a", "c", is_up))
+    delayed, new, good = built.send("a", 20.1), built.send("b", 20.2), built.send("a", 20.5)
+    built.deliver("c", new, 20.3, 30)
+    if is_justified:
+        built.tell(20.6, "c", "a", LinkState.SUSPECTED, "late")
+    built.deliver("c", delayed, 20.6, 20, Place(built.other, new))
+    if not is_justified:
+        built.tell(20.6, "c", "a", LinkState.SUSPECTED, "late")
+    built.deliver("c", good, 20.6, 21, Place(delayed, new))
+    built.tell(26.0, "c", "a", LinkState.CONNECTED)
+    texts = [each.text for each in check(built.run)]
+    assert ("c suspects a as late, and the path was good" not in texts) is is_justified
 
 
 def test_a_message_may_wait_for_a_commit_of_its_receiver() -> None:

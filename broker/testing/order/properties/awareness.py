@@ -31,22 +31,19 @@ def _is_justified(run: Run, status: Status) -> bool:
     """Return True if a path was slow or silent, or, in real time, a commit.
 
     It is the path of the late message while it travelled, and with shared bodies the way of the
-    request for a lost one. Numbers may pass several sites: if none
-    came, it is any path.
+    request for a lost one. The message follows the suspicion. Numbers may pass several sites: if
+    none came, it is any path.
     """
     here, there = status.process[0], status.peer
     if status.reason == OVERDUE:
         begin = status.time - run.settings.entry_patience - 4 * run.settings.patience
         pairs = permutations(run.sites, 2)
         return any(_was_bad(run, pair, begin, status.time) for pair in pairs)
-    deliveries = [
-        each
-        for each in run.deliveries[status.process]
-        if each.time >= status.time and each.id.site == there
-    ]
-    # Messages before it in the same read were sent before the connection.
-    read = [run.sent[each.id] for each in deliveries if each.time == deliveries[0].time]
-    sent = max(read, key=lambda each: each.commit)._replace(time=min(each.time for each in read))
+    following = run.deliveries[status.process][status.position :]
+    late = next((each for each in following if each.id.site == there), None)
+    if late is None or late.id not in run.sent:
+        return False
+    sent = run.sent[late.id]
     if run.variant in ("real-time", "hybrid"):
         if sent.commit > run.settings.delta - run.delay - run.skew:
             return True

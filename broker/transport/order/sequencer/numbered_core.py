@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from broker.errors import ProtocolError
 from broker.transport.order.base_core import OrderCore
-from broker.transport.order.effects import LATE, Move, OrderEffect, Place, Suspect
+from broker.transport.order.effects import LATE, Deliver, Move, OrderEffect, Place, Suspect
 from broker.transport.order.instant import Instant
 from broker.transport.order.packet import Message, MessageId, Stamp
 from broker.transport.order.sequencer.delivery import Delivery
@@ -89,7 +89,8 @@ class NumberedCore(OrderCore):
         effects = self._add_message(message, at)
         if effects and message.id in self._overdue:
             self._overdue.discard(message.id)
-            if site in self.connected:
+            is_late = any(isinstance(each, Deliver) and each.late for each in effects)
+            if site in self.connected and is_late:
                 effects.insert(0, Suspect(site, LATE))
         return effects
 

@@ -241,6 +241,17 @@ def test_a_number_whose_message_does_not_come_is_passed_over() -> None:
     assert [(site, each.site, each.reason) for site, each in group.suspected] == [("b", "c", LATE)]
 
 
+def test_a_site_is_not_suspected_for_an_overdue_message_that_is_still_in_time() -> None:
+    group = Group("sequencer")
+    group.send("c", "x")
+    group.move("c", "a")
+    group.move("a", "b")
+    group.advance_without_packets(SETTINGS.entry_patience)
+    group.move("c", "b")
+    assert group.texts("b") == ["x"]
+    assert group.suspected == []
+
+
 def test_a_site_is_not_suspected_for_a_late_message_that_it_sent_before_its_return() -> None:
     group = Group("sequencer")
     group.send("c", "lost")
