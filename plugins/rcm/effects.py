@@ -77,7 +77,7 @@ class MoveMessage:
     """Give a delivered message another place in the order."""
 
     id: MessageId
-    before: Stamp
+    before: Stamp | None
     stamp: Stamp
 
 

@@ -39,8 +39,10 @@ class GroupObserver:
         """Handle that delivered events were not logged after all. They come again."""
         return []
 
-    def move(self, id: MessageId, before: Stamp, stamp: Stamp, now: float) -> list[GroupEffect]:
-        """Handle that a delivered message has another place from now on."""
+    def move(
+        self, id: MessageId, before: Stamp | None, stamp: Stamp, now: float
+    ) -> list[GroupEffect]:
+        """Handle that a delivered message has another place, or its first, from now on."""
         return []
 
     def miss(

@@ -27,7 +27,7 @@ class Moved(NamedTuple):
 
     time: float
     id: MessageId
-    before: Stamp
+    before: Stamp | None
     stamp: Stamp
     late: Place | None
     #: Deliveries before it.

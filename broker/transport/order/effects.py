@@ -55,10 +55,11 @@ class Move:
     """Give a delivered message another place, for good.
 
     It had another number at sites that were cut off from this one. The lowest one counts at all.
+    `before` is None for a message that came without a number.
     """
 
     id: MessageId
-    before: Stamp
+    before: Stamp | None
     stamp: Stamp
     late: Place | None
 

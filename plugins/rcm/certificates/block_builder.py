@@ -146,17 +146,19 @@ class BlockBuilder:
         if not block.count:
             self._plan_following(index, now)
 
-    def move_event(self, before: Key, key: Key, now: float) -> None:
-        """Give a delivered event another place, as a late one."""
-        block = self._blocks.get(block_of(before[0], self.width))
-        data = None if block is None else block.find(before)
-        self.remove_event(before, now)
+    def move_event(self, before: Key | None, key: Key, now: float) -> None:
+        """Give a delivered event another place, as a late one; None: it had no place, nor leaf."""
+        block = data = None
+        if before is not None:
+            block = self._blocks.get(block_of(before[0], self.width))
+            data = None if block is None else block.find(before)
+            self.remove_event(before, now)
         if data is not None:
             stamp, tie, *_ = key
             moved = encode_leaf(decode_leaf(data)._replace(stamp=stamp, tie=tie))
             self.add_leaf(key, moved, is_late=True, now=now)
-        elif block is not None:
-            # Its leaf was dropped.
+        elif block is not None or before is None:
+            # Its leaf is not known.
             index = block_of(key[0], self.width)
             self._missing.add_blocks(index, index)
             self._plan_signatures(index, now)

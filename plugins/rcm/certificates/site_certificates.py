@@ -93,9 +93,12 @@ class SiteCertificates(GroupObserver):
             self._builder.remove_event((*stamp, *id), now)
         return []
 
-    def move(self, id: MessageId, before: Stamp, stamp: Stamp, now: float) -> list[GroupEffect]:
+    def move(
+        self, id: MessageId, before: Stamp | None, stamp: Stamp, now: float
+    ) -> list[GroupEffect]:
         """Move an event to another block, or within its block."""
-        self._builder.move_event((*before, *id), (*stamp, *id), now)
+        earlier = None if before is None else (*before, *id)
+        self._builder.move_event(earlier, (*stamp, *id), now)
         return []
 
     def miss(

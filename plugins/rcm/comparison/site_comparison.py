@@ -125,7 +125,9 @@ class SiteComparison(GroupObserver):
             self._delivering.take_back(id, now)
         return []
 
-    def move(self, id: MessageId, before: Stamp, stamp: Stamp, now: float) -> list[GroupEffect]:
+    def move(
+        self, id: MessageId, before: Stamp | None, stamp: Stamp, now: float
+    ) -> list[GroupEffect]:
         self._delivering.move(now)
         return []
 

@@ -43,7 +43,10 @@ def check_transcripts(
 
 
 def _find_moves(world: NetworkWorld, name: str, entries: Sequence[OrderEntry]) -> dict[Any, Key]:
-    """Return messages of a log that have other places now: two sequencers numbered them."""
+    """Return messages of a log that have other places now.
+
+    Two sequencers numbered them, or they were logged before their number.
+    """
     transports = world[name].transports
     assert transports is not None
     transport: Any = next(each for each in transports if each.instance == INSTANCE)._transport
@@ -51,9 +54,9 @@ def _find_moves(world: NetworkWorld, name: str, entries: Sequence[OrderEntry]) -
     found: dict[Any, Key] = {}
     for entry in entries:
         key = key_of(entry)
-        assert key is not None, f"{name} has {entry.id} without a stamp"
-        logged = Stamp(key.stamp, key.tie)
+        logged = None if key is None else Stamp(key.stamp, key.tie)
         stamp = core.find_stamp(MessageId(*entry.id), logged, Instant(0.0, 0))
-        if stamp is not None and stamp != logged:
+        assert stamp is not None, f"{name} has {entry.id} without a stamp"
+        if stamp != logged:
             found[entry.id] = Key(stamp.time, stamp.site, entry.number)
     return found

@@ -7,6 +7,7 @@ from broker.event.site_notice import MovedMessages
 from broker.testing.determinism import deterministic
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_reader import Reader
+from tests.simulation.network.rcm_group import SiteGroup
 from tests.simulation.network.test_rcm import Group
 
 
@@ -24,6 +25,25 @@ def test_subscriptions_at_two_sites_learn_one_place_for_each_message() -> None:
         (first, moved_first), (second, moved_second) = map(places, readers)
         assert moved_first and moved_second
         assert first == second and len(first) > 30
+
+
+def test_events_that_a_newcomer_read_without_their_numbers_get_them() -> None:
+    with deterministic(3), NetworkWorld(3) as world:
+        group = SiteGroup(world, "sequencer", 3)
+        old = group.network.subscribe("old", "n0")
+        world.run(2.0)
+        group.network.publish(3)
+        world.run(2.0)
+        group.add_newcomer("n3", "n0")
+        new = group.network.subscribe("new", "n3", waits=False)
+        world.run(5.0)
+        group.admit("n0", "n3")
+        group.wait_until_connected("n0", "n1", "n2", "n3")
+        group.network.publish(1)
+        world.run(10.0)
+        expected, moved = places(old)
+        assert len(expected) == 12 and moved == 0
+        assert places(new)[0] == expected
 
 
 def places(reader: Reader) -> tuple[dict[MessageId, tuple[int, str]], int]:

@@ -98,7 +98,7 @@ def places(run: Run, timeline: Timeline) -> Iterator[Violation]:
         for each in _events(run, process):
             if isinstance(each, Moved):
                 stamps.pop((each.before, each.id.number), None)
-                if not history.remove(each.before, each.id):
+                if each.before is None or not history.remove(each.before, each.id):
                     yield _violation(each, f"{process[0]} moved it, and it was not there")
             place = history.add(each.stamp, each.id)
             same = stamps.setdefault((each.stamp, each.id.number), each.id)

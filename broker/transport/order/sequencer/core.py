@@ -60,6 +60,7 @@ class SequencerCore(FollowerCore):
         self._takeover: PendingTakeover | None = None
         # Numbers that this sequencer has sent, and whose messages it did not deliver.
         self._sent_numbers: list[tuple[Stamp, Header]] = []
+        self._was_connected = False
         # Since all answers to a takeover came in time; each one doubles the patience.
         self._late_answers = 0
 
@@ -83,6 +84,7 @@ class SequencerCore(FollowerCore):
             return None
         self._left_epochs.add_site(site, answer)
         self.connected |= {site}
+        self._was_connected = True
         return self._membership_changed(site, at)
 
     def disconnect(self, site: str, state: LinkState, at: Instant) -> list[OrderEffect]:
@@ -297,7 +299,8 @@ class SequencerCore(FollowerCore):
         delivery = self._delivery
         new = [each for each in self._requested if delivery.is_without_place(each.id)]
         self._requested.clear()
-        headers = sort_headers([*new, *delivery.unnumbered_headers()])
+        waiting = filter(self._may_number, delivery.unnumbered_headers())
+        headers = sort_headers([*new, *waiting])
         if self._epoch is None:
             return []
         members = tuple(sorted(self._members))
@@ -310,6 +313,13 @@ class SequencerCore(FollowerCore):
             if members:
                 effects.append(Send((Numbers(self._epoch, first, part),), members))
         return effects
+
+    def _may_number(self, header: Header) -> bool:
+        """Return False for a message that other sites may have numbered before this one came."""
+        id = header.id
+        if self.connected or id.site == self.site:
+            return True
+        return self._was_connected and not self._delivery.is_unplaced(id)
 
     def _take_number(self, at: Instant) -> Stamp:
         self._advance(at)  # it begins an epoch, if there is none

@@ -37,7 +37,10 @@ class Delivery:
         self.entries: deque[Entry] = deque()
         #: Messages without a number, with the times of their arrivals.
         self.unnumbered: dict[MessageId, tuple[Header, float]] = {}
+        # Messages that were delivered without a place, with the times.
+        self._unplaced: OrderedDict[MessageId, float] = OrderedDict()
         self.places = PlaceTable(most)
+        self._most = most
         # Messages that are not delivered with their arrivals, by site and incarnation, then number.
         self._messages: dict[tuple[str, int], OrderedDict[int, tuple[Message, float]]] = {}
         self._numbered: dict[MessageId, Stamp] = {}
@@ -65,6 +68,23 @@ class Delivery:
     def unnumbered_headers(self) -> list[Header]:
         return [header for header, _ in self.unnumbered.values()]
 
+    def add_unplaced(self, id: MessageId, now: float) -> None:
+        """Record that a message was delivered without a place."""
+        self._unplaced[id] = now
+        if len(self._unplaced) > self._most:
+            dropped, _ = self._unplaced.popitem(last=False)
+            self.unnumbered.pop(dropped, None)
+        if id not in self._numbered:
+            self.unnumbered[id] = Header(id, frozenset()), now
+
+    def is_unplaced(self, id: MessageId) -> bool:
+        return id in self._unplaced
+
+    def take_unplaced(self, id: MessageId) -> bool:
+        """Return whether a message was without a place. It has one from now on."""
+        self.unnumbered.pop(id, None)
+        return self._unplaced.pop(id, None) is not None
+
     def waiting_since(self) -> float | None:
         """Return the arrival of the oldest message that is not delivered."""
         firsts = (next(iter(each.values())) for each in self._messages.values())
@@ -81,7 +101,7 @@ class Delivery:
         self, stamp: Stamp, header: Header, now: float, known: KnownNumbers | None = None
     ) -> None:
         id = header.id
-        if self.is_delivered(id):
+        if self.is_delivered(id) and not self.is_unplaced(id):
             # It is missing here, and later ones were delivered.
             self.places.add_place(header, stamp)
         elif id not in self._numbered:
@@ -113,6 +133,8 @@ class Delivery:
         for messages in self._messages.values():
             for message, _ in messages.values():
                 self.unnumbered.setdefault(message.id, (header_of(message), now))
+        for id in self._unplaced:
+            self.unnumbered.setdefault(id, (Header(id, frozenset()), now))
 
     def restore(self, id: MessageId, stamp: Stamp) -> None:
         """Record the place of a message that the order does not deliver."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from broker.transport.order.effects import OVERDUE, OrderEffect, Send, Suspect
 from broker.transport.order.instant import Instant
-from broker.transport.order.packet import Stamp
+from broker.transport.order.packet import MessageId, Stamp
 from broker.transport.order.sequencer.delivery import sort_headers
 from broker.transport.order.sequencer.left_epochs import LeftEpochs
 from broker.transport.order.sequencer.numbered_core import NumberedCore
@@ -68,6 +68,11 @@ class FollowerCore(NumberedCore):
         return [Suspect(site, OVERDUE) for site in overdue]
 
     # ----------------------------------------------------------------- of requests
+
+    def find_stamp(self, id: MessageId, stamp: Stamp | None, at: Instant) -> Stamp | None:
+        found = super().find_stamp(id, stamp, at)
+        self._plan_requests(at)
+        return found
 
     def _plan_requests(self, at: Instant) -> None:
         settings, is_follower = self._settings, self._leader != self.site

@@ -58,7 +58,8 @@ class NumberedCore(OrderCore):
         known = [each for each in (stamp, table.place_of(id)) if each is not None]
         if known:
             return min(known)
-        if self.connected or self._delivery.is_waiting_for_order:
+        if id.site != self.site or self.connected or self._delivery.is_waiting_for_order:
+            self._delivery.add_unplaced(id, at.now)
             return None
         stamp = self._take_number(at)
         self._delivery.restore(id, stamp)
@@ -66,6 +67,7 @@ class NumberedCore(OrderCore):
 
     def place(self, id: MessageId, stamp: Stamp) -> Place | None:
         self._count_epoch(stamp)
+        self._delivery.take_unplaced(id)
         self._delivery.restore(id, stamp)
         return super().place(id, stamp)
 
@@ -205,6 +207,14 @@ class NumberedCore(OrderCore):
             return []
         return [Move(id, before, stamp, self._history.add(stamp, id))]
 
+    def _place_delivered(self, stamp: Stamp, header: Header) -> list[OrderEffect]:
+        """Give a place to a message that was delivered without one."""
+        id = header.id
+        self._delivery.take_unplaced(id)
+        self._delivery.places.add_place(header, stamp)
+        self._count_epoch(stamp)
+        return [Move(id, None, stamp, self._history.add(stamp, id))]
+
     def _deliver_known(self, places: Places) -> list[OrderEffect]:
         """Deliver requested messages. Those between them may be missing here.
 
@@ -217,6 +227,8 @@ class NumberedCore(OrderCore):
                 effects += self._deliver_from(id, stamp)
             elif (place := self._delivery.places.place_of(id)) is not None:
                 effects += self._move(place, stamp, header)
+            elif self._delivery.is_unplaced(id) and not self._delivery.is_numbered(id):
+                effects += self._place_delivered(stamp, header)
             elif not self._delivery.is_numbered(id):
                 self._delivery.places.add_place(header, stamp)
         return effects
@@ -232,6 +244,8 @@ class NumberedCore(OrderCore):
             id = header.id
             if delivery.is_waiting(id):
                 effects += self._deliver_from(id, stamp)
+            elif delivery.is_unplaced(id):
+                effects += self._place_delivered(stamp, header)
             elif not delivery.is_delivered(id):
                 end = since + self._settings.entry_patience
                 if self._will_arrive(header):

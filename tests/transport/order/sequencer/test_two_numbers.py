@@ -101,6 +101,62 @@ def test_a_message_without_a_number_gets_one_from_its_site_alone() -> None:
     # a has not got it, and knows its place.
     assert group.cores["a"].find_stamp(other, None, group.at) == stamps[1]
     assert core.find_stamp(MessageId("b", 1, 3), None, group.at) is None
+    assert core.find_stamp(MessageId("c", 1, 1), None, group.at) is None
     group.send("a", "y")
     group.settle()
     assert group.texts("b")[-1] == "y"
+
+
+def test_a_message_that_came_without_a_number_moves_to_it() -> None:
+    """b has read it from a log before the sequencer numbered it."""
+    group = Group("sequencer")
+    group.send("c", "x", "y")
+    group.move("c", "a")
+    x, y = (MessageId("c", 1, number) for number in (1, 2))
+    for id in (x, y):
+        assert group.cores["b"].find_stamp(id, None, group.at) is None
+    group.transit["c", "b"].clear()
+    group.settle()
+    stamps = [each.stamp for each in group.delivered["a"]]
+    assert group.moved == [
+        ("b", Move(id, None, stamp, None)) for id, stamp in zip((x, y), stamps, strict=True)
+    ]
+    group.send("a", "z")
+    group.settle()
+    assert group.texts("b") == ["z"]
+    assert group.cores["b"].find_stamp(x, None, group.at) == stamps[0]
+
+
+def test_messages_that_all_sites_read_without_a_number_get_one() -> None:
+    """Their site was killed before, and does not come back."""
+    group = Group("sequencer", "abc")
+    lost = [MessageId("d", 1, number) for number in (1, 2)]
+    for id in lost:
+        for site in "bc":
+            assert group.cores[site].find_stamp(id, None, group.at) is None
+    group.advance(4 * SETTINGS.request_after)
+    # a has not read them yet.
+    assert {(site, each.id) for site, each in group.moved} == {
+        (site, id) for site in "bc" for id in lost
+    }
+    stamps = {(each.id, each.stamp) for _, each in group.moved}
+    assert len(stamps) == 2
+    assert {group.cores["a"].find_stamp(id, None, group.at) for id in lost} == {
+        stamp for _, stamp in stamps
+    }
+
+
+def test_a_site_that_is_alone_numbers_no_messages_of_others_that_it_reads() -> None:
+    """They may have numbers, which a newcomer does not know yet."""
+    group = Group("sequencer", "ab", connected=False)
+    group.send("a", "x")
+    id = MessageId("a", 1, 1)
+    assert group.cores["b"].find_stamp(id, None, group.at) is None
+    group.send("b", "y")
+    assert group.moved == []
+    group.transit["a", "b"].clear()
+    for one, other in ("ab", "ba"):
+        assert group.connect(one, other)
+    group.settle()
+    place = group.delivered["a"][0].stamp
+    assert [(site, each.id, each.stamp) for site, each in group.moved] == [("b", id, place)]
