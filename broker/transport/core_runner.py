@@ -72,6 +72,10 @@ class CoreRunner(Generic[EffectT]):
         times = [time for core in self._cores if (time := core.next_timeout()) is not None]
         self._timer.arm(min(times, default=None))
 
+    def replace_effects(self, replace: Callable[[EffectT], EffectT]) -> None:
+        """Replace effects that are not applied yet."""
+        self._effects = deque(map(replace, self._effects))
+
     def _handle_timeout(self) -> None:
         cores = self._cores
         for core in cores:

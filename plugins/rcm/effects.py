@@ -48,6 +48,8 @@ class DeliverBatch:
     """Deliver events in the final order."""
 
     batch: FlowBatch
+    is_taken_back: bool = False
+    """An earlier delivery of the flow has failed meanwhile: the events come again."""
 
 
 class DeliverMessage(NamedTuple):

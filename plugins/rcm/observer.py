@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent
 from broker.transport.core_runner import CoreRunner
 from broker.transport.order import MessageId, Stamp
-from plugins.rcm.effects import DeliverMessage, GroupEffect
+from plugins.rcm.effects import DeliverBatch, DeliverMessage, GroupEffect
 
 
 class GroupObserver:
@@ -101,6 +102,28 @@ class Observers:
         """Call a method of each with the present time, and apply its effects."""
         for each in self._observers:
             self._runner.call(method, each)
+
+    def deliver(self, delivery: DeliverBatch) -> None:
+        """Call it before the delivery, which may be taken back at once."""
+        if not delivery.is_taken_back:
+            flow, events = delivery.batch.flow, delivery.batch.events
+            self.call(lambda each, now: each.deliver(flow, events, now))
+
+    def take_back(
+        self, taken: Sequence[tuple[MessageId, Stamp]], queued: tuple[str, Mark] | None
+    ) -> None:
+        """Take back deliveries, and those of a flow behind a place that are not executed yet."""
+
+        def replace(effect: GroupEffect) -> GroupEffect:
+            if isinstance(effect, DeliverBatch) and queued is not None:
+                flow, after = queued
+                if effect.batch.flow == flow and effect.batch.upto > after:
+                    return DeliverBatch(effect.batch, is_taken_back=True)
+            return effect
+
+        if queued is not None:
+            self._runner.replace_effects(replace)
+        self.call(lambda each, now: each.take_back(taken, now))
 
     def receive(self, site: str, messages: Sequence[bytes]) -> None:
         """Take the marked packets of a site. Those for parts that do not run here are dropped."""

@@ -195,7 +195,8 @@ class RcmTransport:
 
     def take_back(self, flow: str, after: Mark, upto: Mark | None = None) -> None:
         taken = self._group.take_back(flow, after, upto)
-        self._observers.call(lambda each, now: each.take_back(taken, now))
+        # With `upto` they were delivered: none is queued.
+        self._observers.take_back(taken, None if upto else (flow, after))
 
     def place(self, batch: FlowBatch, is_recovered: bool) -> Sequence[bytes]:
         entries = self._group.place(batch, self._now(), is_recovered=is_recovered)
@@ -298,9 +299,7 @@ class RcmTransport:
             case PassOn(batch):
                 self._context.receive(batch)
             case DeliverBatch(batch):
-                # Before the delivery, which may be taken back at once.
-                flow, events = batch.flow, batch.events
-                self._observers.call(lambda each, now: each.deliver(flow, events, now))
+                self._observers.deliver(effect)
                 self._context.deliver(batch)
             case MoveMessage(id, before, stamp):
                 self._moves.add_move(id, stamp)
