@@ -163,7 +163,8 @@ class Process:
                 self._group.got.append((self.process, now, item))
             case SiteStatus(_, site, state, reason):
                 self._states[site] = state
-                status = record.Status(now, self.process, site, LinkState(state), reason)
+                position = sum(process == self.process for process, *_ in self._group.got)
+                status = record.Status(now, self.process, site, LinkState(state), reason, position)
                 run.statuses.append(status)
             case MissingMessages(_, site, incarnation, first, last):
                 sender, numbers = (site, incarnation), (first * _PARTS, (last + 1) * _PARTS - 1)
