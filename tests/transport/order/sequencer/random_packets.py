@@ -37,7 +37,8 @@ class Answer(NamedTuple):
 class RandomPackets:
     """Sites whose packets are delivered one by one, in the order of each direction.
 
-    Time passes only while no packet is under way. So no suspicion for a late message is justified.
+    Time passes only while no packet is under way, nor a connection. So no suspicion for a late
+    message is justified.
     """
 
     def __init__(self, seed: int, sites: str) -> None:
@@ -87,7 +88,7 @@ class RandomPackets:
             self._cut(*pair)
         elif kind < 0.85:
             self._offer(*pair)
-        elif not waiting:
+        elif not waiting and all((b, a) in self._connected for a, b in self._connected):
             self._pass_time()
 
     @property
