@@ -22,9 +22,7 @@ class Recorder(GroupObserver):
     def __init__(self) -> None:
         self.delivered: list[object] = []
 
-    def deliver(
-        self, flow: str, events: Sequence[CarriedEvent], now: float
-    ) -> list[GroupEffect]:
+    def deliver(self, flow: str, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
         self.delivered += [event.mark for event in events]
         return []
 
