@@ -92,7 +92,6 @@ class ShadowGroup:
         """Answer offers, and make own ones where the site is not connected. Raises
         `ProtocolError`."""
         peer = self._peers[site]
-        peer.unanswered.clear()
         for variant, clock in offer.clocks:
             if variant in self._shadows:
                 peer.unanswered[variant] = offer.exchange, clock
