@@ -7,7 +7,7 @@ from zope.interface import implementer
 from broker.transport.order.contract import IOrderCore
 from broker.transport.order.effects import OrderEffect
 from broker.transport.order.instant import MICROSECONDS, Instant
-from broker.transport.order.logical_core import NEGOTIATION, LogicalCore
+from broker.transport.order.logical_core import LogicalCore
 from broker.transport.order.settings import OrderSettings
 from broker.transport.order.stamped_core import StampedCore
 
@@ -41,13 +41,9 @@ class HybridCore(LogicalCore):
     def _timeouts(self) -> tuple[float | None, ...]:
         return *super()._timeouts(), self._due
 
-    def _headroom(self, offers: int) -> int:
-        return 0
-
     @property
-    def _offer_end(self) -> float:
-        """Time at which no own offer is expected to be answered any more."""
-        return max(self._offered_at.values(), default=-NEGOTIATION) + NEGOTIATION
+    def _least_lead(self) -> int:
+        return 0
 
     @property
     def _lowest_answer(self) -> int:
@@ -64,7 +60,7 @@ class HybridCore(LogicalCore):
 
     def _due_time(self, at: Instant) -> int:
         old = at.site_clock - self._delta
-        if self._offered_at and at.now < self._offer_end:
+        if self._negotiation.has_offers and at.now < self._negotiation.end:
             return old
         return max(old, super()._due_time(at))
 
@@ -74,6 +70,6 @@ class HybridCore(LogicalCore):
         self._due = None
         if end is not None:
             self._due = at.until(end + self._delta)
-            if at.now < self._offer_end:
-                self._due = min(self._due, self._offer_end)
+            if at.now < self._negotiation.end:
+                self._due = min(self._due, self._negotiation.end)
         return effects

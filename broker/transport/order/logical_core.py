@@ -11,6 +11,7 @@ from broker.errors import ProtocolError
 from broker.transport.order.contract import IOrderCore
 from broker.transport.order.effects import OVERDUE, OrderEffect, Packet, Place, Send
 from broker.transport.order.instant import Instant
+from broker.transport.order.negotiation import Negotiation
 from broker.transport.order.packet import Clock, Message, MessageId, Stamp
 from broker.transport.order.settings import OrderSettings
 from broker.transport.order.stamped_core import StampedCore
@@ -20,8 +21,6 @@ from broker.transport.view import LinkState
 MOST_TIME = 2**63
 #: A time further ahead of the own clock is an error.
 MOST_AHEAD = 2**40
-#: Seconds for which an own offer goes before that of a site with a larger name.
-NEGOTIATION = 1.0
 
 
 @implementer(IOrderCore)
@@ -34,10 +33,8 @@ class LogicalCore(StampedCore):
 
     A site that returns has answered with a clock that is not below any stamp that has arrived. So
     it holds back no earlier message, and its later messages are not late. The answer has a lead
-    before the offer, to leave room for stamps that arrive until then. The lead doubles with each
-    offer. An answer raises the clock of its site, and so the stamps that the site's own offers must
-    leave room for. So two sites do not answer each other at once: the smaller name's offer goes
-    first. An answer is below reserved stamps: after a failed offer it waits until they have a lead.
+    before the offer, to leave room for stamps that arrive until then (`Negotiation`). An answer is
+    below reserved stamps: after a failed offer it waits until they have a lead.
     """
 
     def __init__(
@@ -49,10 +46,7 @@ class LogicalCore(StampedCore):
         # Of connected sites: their clocks, and this clock as they know it.
         self._clocks: dict[str, int] = {}
         self._announced: dict[str, int] = {}
-        # Answered offers of sites since they were disconnected.
-        self._offers: dict[str, int] = {}
-        # Times of own offers to sites that are not connected.
-        self._offered_at: dict[str, float] = {}
+        self._negotiation = Negotiation(site)
         self._announce_at: float | None = None
         # Last stamps of queued messages, with the times of their arrivals, the earliest first.
         self._waiting: deque[tuple[float, Stamp]] = deque()
@@ -63,29 +57,23 @@ class LogicalCore(StampedCore):
         return self._clock
 
     def offer_clock(self, site: str, at: Instant) -> int:
-        self._offered_at[site] = at.now
+        self._negotiation.begin(site, at.now)
         return self._lowest_answer
 
     def answer_clock(self, site: str, offer: int, at: Instant) -> int | None:
         self._check_time(site, offer, at)
-        count = self._offers.get(site, 0)
-        lead = self._headroom(count)
+        negotiation = self._negotiation
+        lead = negotiation.lead_of(site, self._least_lead)
         lowest = offer + lead // 8
-        if lead and self._goes_first(site, at):
+        if lead and negotiation.goes_first(site, at.now):
             return None
         if self._public_clock < lowest:
             self._clock = max(self._clock, offer + lead)
             self._plan_announcement(at)
-        if self._public_clock < (lowest if count else offer):
+        if self._public_clock < (lowest if negotiation.count_answered(site) else offer):
             return None
-        self._offers[site] = count + 1
+        negotiation.record_answer(site)
         return self._public_clock
-
-    def _goes_first(self, site: str, at: Instant) -> bool:
-        """Return True while this site's own offer is to be answered before that of the site."""
-        offered_at = self._offered_at.get(site)
-        is_waiting = offered_at is not None and at.now < offered_at + NEGOTIATION
-        return is_waiting and self.site < site
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
         self._check_time(site, answer, at)
@@ -93,14 +81,13 @@ class LogicalCore(StampedCore):
             return None
         self._clock = max(self._clock, answer)
         self.connected |= {site}
-        self._offered_at.pop(site, None)
+        self._negotiation.connect(site)
         self._answers[site] = self._clocks[site] = answer
         self._announced[site] = 0
         return self._advance(at)
 
     def disconnect(self, site: str, state: LinkState, at: Instant) -> list[OrderEffect]:
-        self._offers.pop(site, None)
-        self._offered_at.pop(site, None)
+        self._negotiation.disconnect(site)
         return super().disconnect(site, state, at)
 
     def place(self, id: MessageId, stamp: Stamp) -> Place | None:
@@ -124,10 +111,11 @@ class LogicalCore(StampedCore):
 
     # ----------------------------------------------------------------- of the hybrid
 
-    def _headroom(self, offers: int) -> int:
-        """Return the lead of an answer before the offer, after this many earlier ones."""
+    @property
+    def _least_lead(self) -> int:
+        """The lead of the first answer before the offer."""
         # More than a group stamps in one round trip, and far less than `MOST_AHEAD`.
-        return 1024 << min(offers, 10)
+        return 1024
 
     @property
     def _lowest_answer(self) -> int:

@@ -12,7 +12,7 @@ from tests.simulation.network.test_rcm import Group
 
 
 def test_subscriptions_at_two_sites_learn_one_place_for_each_message() -> None:
-    with deterministic(2), NetworkWorld(2) as world:
+    with deterministic(5), NetworkWorld(5) as world:
         group = Group(world, "sequencer", 3)
         world.run(2.0)
         # Each has the events of the other from its log, and numbers them.

@@ -7,7 +7,7 @@ import pytest
 from broker.transport.order import Instant
 from broker.transport.order.effects import LATE
 from broker.transport.order.instant import MICROSECONDS
-from broker.transport.order.logical_core import NEGOTIATION
+from broker.transport.order.negotiation import NEGOTIATION
 from tests.transport.order.group import SETTINGS, Group
 
 

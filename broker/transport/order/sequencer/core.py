@@ -10,6 +10,7 @@ from broker.errors import ProtocolError
 from broker.transport.order.contract import IOrderCore
 from broker.transport.order.effects import OVERDUE, OrderEffect, Packet, Send, Suspect
 from broker.transport.order.instant import Instant
+from broker.transport.order.negotiation import Negotiation
 from broker.transport.order.packet import Message, Stamp
 from broker.transport.order.sequencer.delivery import sort_headers
 from broker.transport.order.sequencer.follower_core import FollowerCore
@@ -36,6 +37,8 @@ from broker.transport.view import LinkState
 
 #: Of one epoch.
 MOST_NUMBERS = 2 ** (NUMBER_BITS - 1)
+#: Counters by which the second answer to a site leads its offer.
+LEAD = 8
 
 
 @implementer(IOrderCore)
@@ -63,6 +66,7 @@ class SequencerCore(FollowerCore):
         self._was_connected = False
         # Since all answers to a takeover came in time; each one doubles the patience.
         self._late_answers = 0
+        self._negotiation = Negotiation(site)
 
     # ----------------------------------------------------------------- of the interface
 
@@ -71,23 +75,34 @@ class SequencerCore(FollowerCore):
         return self._counter
 
     def offer_clock(self, site: str, at: Instant) -> int:
+        self._negotiation.begin(site, at.now)
         return self._counter
 
     def answer_clock(self, site: str, offer: int, at: Instant) -> int | None:
         self._raise_counter(site, offer)
-        self._leave_epochs(offer)
+        negotiation, lead = self._negotiation, 0
+        if negotiation.count_answered(site):
+            # Other connections have raised what the site has reached meanwhile.
+            if negotiation.goes_first(site, at.now):
+                return None
+            lead = negotiation.lead_of(site, LEAD)
+        self._counter = max(self._counter, offer + lead)
+        self._leave_epochs(offer + lead)
+        negotiation.record_answer(site)
         return min([self._counter, *(each.counter - 1 for each in self._own_epochs)])
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
         self._raise_counter(site, answer)
         if self._reached > answer:
             return None
+        self._negotiation.connect(site)
         self._left_epochs.add_site(site, answer)
         self.connected |= {site}
         self._was_connected = True
         return self._membership_changed(site, at)
 
     def disconnect(self, site: str, state: LinkState, at: Instant) -> list[OrderEffect]:
+        self._negotiation.disconnect(site)
         if site not in self.connected:
             return []
         self.connected -= {site}

@@ -100,7 +100,7 @@ class RandomPackets:
             self._offer(*pair)
         while waiting := self._waiting:
             self._begin_step()
-            self._deliver(*waiting[0])
+            self._deliver(*self._random.choice(waiting))
 
     def _pass_time(self) -> None:
         times = {site: core.next_timeout() for site, core in self._cores.items()}
@@ -135,7 +135,11 @@ class RandomPackets:
         match packet:
             case Offer(counter):
                 answer = core.answer_clock(sender, counter, self._at)
-                assert answer is not None
+                if answer is None:
+                    # The own offer goes first: the site asks again.
+                    self._now += 0.01
+                    self._wires[sender, receiver].append(packet)
+                    return
                 self._wires[receiver, sender].append(Answer(answer))
             case Answer(counter):
                 self._offered.discard((receiver, sender))

@@ -175,12 +175,11 @@ def test_numbers_of_a_sequencer_are_above_its_answer_to_an_offer() -> None:
 def test_a_sequencer_numbers_above_places_of_an_answer() -> None:
     """They came from a site behind another sequencer."""
     group = Group("sequencer", "ab")
-    epoch = group.cores["a"]._epoch  # type: ignore[attr-defined]
     group.disconnect("a", "b")
     assert group.connect("a", "b")
     takeover = group.transit["a", "b"].pop()
     assert isinstance(takeover, Takeover)
-    place = Epoch(epoch.counter + 9, "c").stamp(0)
+    place = Epoch(takeover.epoch.counter + 9, "c").stamp(0)
     header = Header(MessageId("c", 1, 1), frozenset())
     group.receive("a", "b", Answer(takeover.epoch, {}, {}, ((place, header),), ()))
     assert not any(isinstance(each, Begin) for each in group.transit["a", "b"])
