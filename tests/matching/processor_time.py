@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 #: Numbers that the calibration writes, and its seconds on the reference machine.
 NUMBERS, SECONDS = 100_000, 0.015
+SAMPLES = 4
 
 
 @contextmanager
@@ -31,6 +32,11 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 def _slowness() -> float:
+    """Return the slowest of a few measurements: the speed of a shared processor varies."""
+    return max(_measure_once() for _ in range(SAMPLES))
+
+
+def _measure_once() -> float:
     before = time.process_time()
     for number in range(NUMBERS):
         str(number)
