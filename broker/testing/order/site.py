@@ -58,6 +58,7 @@ class Site:
         self._is_applying = False
         self._timer = float("inf")
         self._numbers: dict[str, MessageId] = {}  # the last messages of other sites
+        self._positions: dict[str, int] = {}  # deliveries before suspicions of the order
         self.last_sent = MessageId(*process, 0)
         self._committed_at = 0.0  # end of the last commit under way
         self._commit_time = 0.0  # of the messages that are released
@@ -208,6 +209,8 @@ class Site:
                 moved = Moved(self._loop.now, id, before, stamp, late, position)
                 self._run.moves[self.process].append(moved)
             case Suspect(site, reason):
+                # A link with a monitor reports the status after this call.
+                self._positions[site] = len(self._run.deliveries[self.process])
                 self.links[site].suspect(reason)
             case Failed(error):
                 self._run.failures.append((self._loop.now, self.process, str(error)))
@@ -238,7 +241,7 @@ class Site:
     # ----------------------------------------------------------------- of the record
 
     def _record_status(self, peer: str, state: LinkState, reason: str) -> None:
-        position = len(self._run.deliveries[self.process])
+        position = self._positions.pop(peer, len(self._run.deliveries[self.process]))
         status = Status(self._loop.now, self.process, peer, state, reason, position)
         self._run.statuses.append(status)
 
