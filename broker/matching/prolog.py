@@ -55,6 +55,8 @@ class Prolog:
 class PrologReader:
     def __init__(self) -> None:
         self._known: dict[bytes, Prolog] = {}
+        # Neighbouring events mostly have one prolog; the root's name ends it.
+        self._last: tuple[bytes, Prolog] | None = None
 
     def read(self, document: bytes) -> Prolog:
         """Return the document's prolog.
@@ -62,10 +64,13 @@ class PrologReader:
         Raises `NotWellFormed` for a malformed prolog or an encoding other than UTF-8 and US-ASCII;
         `ForbiddenMarkup` for an internal subset; `BadEnvelope` for a DOCTYPE without event type.
         """
+        if self._last is not None and document.startswith(self._last[0]):
+            return self._last[1]
         end = document.find(b"<" + ROOT_NAME)
         head = document[:end] if 0 < end <= _CACHED_BYTES else b""
         known = self._known.get(head)
         if known is not None:
+            self._last = head + b"<" + ROOT_NAME, known
             return known
         prolog = _parse_prolog(document)
         if head and prolog.end == end:
