@@ -1,4 +1,4 @@
-"""Types of ordered events that this node lacks: early look-ups, and waits until they have come."""
+"""Look-ups of the types that a node lacks for received events of ordered flows."""
 
 from __future__ import annotations
 

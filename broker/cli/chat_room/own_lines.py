@@ -1,4 +1,4 @@
-"""Sites at which the messages of this client have arrived, as the sites tell it."""
+"""Delivery of own chat messages, by site."""
 
 from __future__ import annotations
 

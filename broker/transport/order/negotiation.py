@@ -1,4 +1,4 @@
-"""Offers of clocks between two sites: their leads, and the one that goes first."""
+"""Exchange of clock offers between two sites, before they count each other as connected."""
 
 from __future__ import annotations
 

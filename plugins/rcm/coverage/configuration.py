@@ -1,4 +1,4 @@
-"""Reports of a site about what it has delivered."""
+"""Creation of the reports of a site about delivered messages."""
 
 from __future__ import annotations
 
