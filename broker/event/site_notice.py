@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from broker.event.order_entry import MessageId
 from broker.event.site_coverage import CoveredMessages
 
 
@@ -47,12 +48,18 @@ class MovedMessage:
     stamp: int
     tie: str
     """Name that orders equal stamps."""
+    is_late: bool = False
+    """True if events with higher stamps were delivered. This and the next two are for the log."""
+    before: MessageId | None = None
+    """The delivered message before its place, if it is late."""
+    after: MessageId | None = None
+    """The delivered message after its place, if it is late."""
 
 
 @attrs.frozen
 class MovedMessages:
-    """Delivered messages that have other places than in their entries: two sequencers had numbered
-    them (`broker.transport.order.Move`)."""
+    """Delivered messages that have other places than in the entries that subscriptions have got:
+    two sequencers had numbered them (`broker.transport.order.Move`)."""
 
     stack: str
     moves: tuple[MovedMessage, ...]

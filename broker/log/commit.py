@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import attrs
 
 from broker.event.flow import FlowInterval
 from broker.event.place import Mark, NamedHistory
+from broker.event.site_notice import MovedMessage
 from broker.log.deduplication import Publisher
 from broker.log.history import BranchLoss
 from broker.log.logged_event import LoggedEvent
+
+#: Stack, site, incarnation and number of a message.
+MovedKey: TypeAlias = tuple[str, str, int, int]
 
 
 @attrs.frozen
@@ -72,3 +78,5 @@ class Commit:
     """Intervals of other origins' flows."""
     losses: list[BranchLoss] = attrs.field(factory=list)
     """Own events of another branch that can not be recovered."""
+    moved: dict[MovedKey, MovedMessage] = attrs.field(factory=dict)
+    """Logged events, or events of this commit, with other places in their group's order."""

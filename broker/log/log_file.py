@@ -2,8 +2,8 @@
 
 Tables: `events` (serial -> chunk of events), `origins` (positions of each origin's chunks), `kept`
 (replicas), `marks` (publisher -> de-duplication window), `durables` (client and name -> durable
-subscription), `clients` (newest incarnations), `histories`, `meta`, and `copies` of all small
-values.
+subscription), `clients` (newest incarnations), `histories`, `moved` (changed order entries), `meta`,
+and `copies` of all small values.
 
 An open reader keeps freed pages from being used again, so readers end their transaction at once.
 """
@@ -34,6 +34,7 @@ from broker.log.folder_lock import has_been_used, is_disk_full, lock_folder, mar
 from broker.log.history import HistoryChain, HistoryTable
 from broker.log.known_flows import with_origin
 from broker.log.logged_event import LoggedEvent
+from broker.log.moved_entries import move_entries
 from broker.log.page_check import REPAIR_ADVICE, check_file
 from broker.log.replica_table import ReplicaSpan
 from broker.log.startup_repair import (
@@ -262,6 +263,8 @@ class LogFile(FileReader):
                 if not txn.put(key, encode_stored_chunk(key, chunk), db=tables.events, append=True):
                     raise LogUnavailable("the event log is damaged: its last key is too high")
                 tables.origins.add_chunk(txn, chunk)
+            if commit.moved:
+                move_entries(txn, tables, commit.moved)
             for origin, mark in commit.covered.items():
                 tables.origins.set_covered(txn, origin, mark)
             for origin, mark in commit.begins_after.items():

@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred
 from broker.errors import BrokerError, Cloned
 from broker.event.flow import FlowInterval
 from broker.event.place import Mark, NamedHistory
+from broker.event.site_notice import MovedMessages
 from broker.log.history import BranchLoss, HistoryTable
 from broker.log.log_reader import LogReader
 from broker.log.pending_commit import PendingCommit
@@ -78,6 +79,13 @@ class LogHistory(LogReader):
         if self.flows.put(flow, intervals):
             self._pending.commit.flows[flow] = intervals
             self._commit_soon()
+
+    def move_messages(self, notice: MovedMessages) -> None:
+        """Give the logged events of messages their present places, with the next commit."""
+        for each in notice.moves:
+            key = notice.stack, each.site, each.incarnation, each.number
+            self._pending.commit.moved[key] = each
+        self._commit_soon()
 
     def begin_epoch(self, epoch: int) -> None:
         """Continue in a later epoch as soon as it is stored."""

@@ -30,6 +30,7 @@ _VALUES: Mapping[bytes, tuple[bytes, tuple[bytes, ...]]] = {
     b"durables": (b"s", (b"",)),
     b"clients": (b"c", (b"",)),
     b"histories": (b"h", (b"",)),
+    b"moved": (b"v", (b"",)),
     b"meta": (b"m", (b"clean", b"epoch", b"last", b"made", b"origin")),
 }
 _UNCHECKED_ALLOWED = (b"marks", b"histories")

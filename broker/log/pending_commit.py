@@ -44,7 +44,7 @@ class PendingCommit:
     @property
     def is_empty(self) -> bool:
         commit = self.commit
-        state = commit.durables or commit.clients or commit.losses
+        state = commit.durables or commit.clients or commit.losses or commit.moved
         named = commit.histories or commit.flows
         return not (commit.events or state or named or commit.covered or commit.replicas)
 
@@ -54,6 +54,7 @@ class PendingCommit:
         self.commit.clients += failed.commit.clients
         self.commit.histories |= failed.commit.histories
         self.commit.flows |= failed.commit.flows
+        self.commit.moved |= failed.commit.moved
         self.state_callbacks += failed.state_callbacks
 
     def add_events(

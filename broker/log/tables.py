@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import lmdb
@@ -40,11 +41,14 @@ class Tables:
         self.histories = HistoryTable(
             CheckedTable(b"h", opened(b"histories"), copies, accepts_unchecked=True)
         )
+        self.moved = _find_moved(opened, copies)
         self.meta_table = opened(b"meta")
         self.meta = CheckedTable(b"m", self.meta_table, copies)
 
     @property
     def checked_tables(self) -> dict[str, CheckedTable]:
+        """The tables of a log that is written."""
+        assert self.moved is not None
         return {
             "origins": self.origins.checked_entries,
             "kept": self.replicas.spans_table,
@@ -52,8 +56,18 @@ class Tables:
             "durables": self.durables,
             "clients": self.clients,
             "histories": self.histories.table,
+            "moved": self.moved,
             "meta": self.meta,
         }
+
+
+def _find_moved(opened: Callable[[bytes], Any], copies: Any) -> CheckedTable | None:
+    """Return the table of `broker.log.moved_entries`; None in a log of an earlier version that no
+    node has opened since."""
+    try:
+        return CheckedTable(b"v", opened(b"moved"), copies)
+    except lmdb.NotFoundError:
+        return None
 
 
 def format_name(number: int) -> bytes:

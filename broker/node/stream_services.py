@@ -26,7 +26,7 @@ from broker.delivery.output import Output
 from broker.errors import BadName, ProtocolError
 from broker.event.flow import pattern_of
 from broker.event.place import Mark
-from broker.event.site_notice import SiteNotice
+from broker.event.site_notice import MovedMessages, SiteNotice
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
@@ -254,6 +254,8 @@ class StreamServices:
     ) -> None:
         def deliver(serial: int) -> None:
             on_passed()
+            if isinstance(notice, MovedMessages):
+                self._network.event_log.move_messages(notice)
             self._output.deliver_notice(notice, patterns, serial)
 
         self._notices.call_in_order(deliver)

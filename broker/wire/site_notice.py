@@ -148,7 +148,8 @@ def covered_to_rows(covered: Iterable[CoveredMessages]) -> CoveredRows:
 
 def _fields_of(notice: SiteNotice) -> tuple[Any, ...]:
     if isinstance(notice, MovedMessages):
-        return notice.stack, tuple(attrs.astuple(each) for each in notice.moves)
+        rows = ((one.site, one.incarnation, one.number, one.stamp, one.tie) for one in notice.moves)
+        return notice.stack, tuple(rows)
     if isinstance(notice, SiteCoverage):
         return notice.stack, notice.site, covered_to_rows(notice.covered)
     return attrs.astuple(notice)

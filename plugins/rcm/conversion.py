@@ -68,9 +68,9 @@ class Conversion:
                 case Send(packets, sites):
                     sent_to = self.others if sites is None else sites
                     found += self.announce_names([SendData(self._encode(packets), sent_to)])
-                case Move(id, before, stamp):
+                case Move(id, before, stamp, late):
                     flush()
-                    found.append(MoveMessage(id, before, stamp))
+                    found.append(MoveMessage(id, before, stamp, late))
                 case Suspect(site, reason):
                     flush()
                     found.append(SuspectSite(site, reason))

@@ -81,6 +81,7 @@ class MoveMessage:
     id: MessageId
     before: Stamp | None
     stamp: Stamp
+    late: Place | None
 
 
 @attrs.frozen

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from broker.event.site_notice import MOST_MOVES, MovedMessage, MovedMessages
 from broker.transport.clock import IClock
-from broker.transport.order import MessageId, Stamp
+from broker.transport.order import MessageId, Place, Stamp
 
 
 class MoveNotices:
@@ -20,10 +20,11 @@ class MoveNotices:
         self._notify = notify
         self._moves: list[MovedMessage] = []
 
-    def add_move(self, id: MessageId, stamp: Stamp) -> None:
+    def add_move(self, id: MessageId, stamp: Stamp, late: Place | None) -> None:
         if not self._moves:
             self._clock.callLater(0.0, self._flush)
-        self._moves.append(MovedMessage(*id, *stamp))
+        before, after = (None, None) if late is None else (late.before, late.after)
+        self._moves.append(MovedMessage(*id, *stamp, late is not None, before, after))
 
     def _flush(self) -> None:
         moves, self._moves = self._moves, []

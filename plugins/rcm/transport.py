@@ -301,8 +301,8 @@ class RcmTransport:
             case DeliverBatch(batch):
                 self._observers.deliver(effect)
                 self._context.deliver(batch)
-            case MoveMessage(id, before, stamp):
-                self._moves.add_move(id, stamp)
+            case MoveMessage(id, before, stamp, late):
+                self._moves.add_move(id, stamp, late)
                 self._observers.call(lambda each, now: each.move(id, before, stamp, now))
             case SuspectSite(site, reason):
                 self._sites.report(site, LinkState.SUSPECTED, reason)
