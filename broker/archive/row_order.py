@@ -1,4 +1,8 @@
-"""Sorting rows by place."""
+"""Sorting rows by place.
+
+An event whose message has moved in the order of its group is archived again. Of the rows of one
+place the one with the lowest stamp counts, as in the order itself.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from broker.archive.table import has_values
+
 
 def sort_and_deduplicate(rows: pa.Table) -> pa.Table:
-    """Sort rows by origin, epoch and offset; keep the first of each place."""
+    """Sort rows by origin, epoch and offset; keep the one of each place with the lowest stamp."""
     rows = rows.unify_dictionaries()
     order, repeated, sorted_already = _sort_order(rows)
     if sorted_already and not repeated.any():
@@ -22,9 +28,17 @@ def is_strictly_ordered(rows: pa.Table) -> bool:
     return sorted_already and not bool(repeated.any())
 
 
+def sort_by_stamp(rows: pa.Table) -> pa.Table:
+    """Sort rows by their stamps; those without one stay in their sequence, behind the others."""
+    if not has_values(rows, "stack_order"):
+        return rows
+    return rows.take(np.lexsort(_stamp_keys(rows)[::-1]))
+
+
 def _sort_order(rows: pa.Table) -> tuple[Any, Any, bool]:
     keys = _sort_keys(rows)
-    order = np.lexsort(keys[::-1])
+    stamps = _stamp_keys(rows) if has_values(rows, "stack_order") else ()
+    order = np.lexsort((*keys, *stamps)[::-1])
     repeated = np.ones(len(order), bool)
     repeated[:1] = False
     for key in keys:
@@ -34,12 +48,30 @@ def _sort_order(rows: pa.Table) -> tuple[Any, Any, bool]:
 
 
 def _sort_keys(rows: pa.Table) -> tuple[Any, Any, Any]:
-    origins = rows.column("origin").combine_chunks()
-    names = origins.dictionary.to_pylist()
-    ranks = np.empty(len(names), np.int32)
-    ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
     return (
-        ranks[origins.indices.to_numpy()],
+        _ranks(rows.column("origin")),
         rows.column("epoch").to_numpy(),
         rows.column("offset").to_numpy(),
     )
+
+
+def _stamp_keys(rows: pa.Table) -> tuple[Any, Any, Any]:
+    orders = rows.column("stack_order")
+    sites = rows.column("stack_site") if "stack_site" in rows.schema.names else None
+    return (
+        orders.is_null().to_numpy(),
+        orders.fill_null(0).to_numpy(),
+        np.zeros(rows.num_rows) if sites is None else _ranks(sites),
+    )
+
+
+def _ranks(column: pa.ChunkedArray) -> Any:
+    """Return the ranks of names; null is before all others."""
+    names = column.combine_chunks()
+    if not pa.types.is_dictionary(names.type):
+        names = names.dictionary_encode()
+    known = names.dictionary.to_pylist()
+    ranks = np.empty(len(known), np.int32)
+    ranks[sorted(range(len(known)), key=known.__getitem__)] = np.arange(len(known))
+    codes = names.indices.fill_null(-1).to_numpy()
+    return np.where(codes < 0, -1, ranks[codes]) if len(known) else codes

@@ -138,7 +138,7 @@ def _stack_columns(annotations: Sequence[bytes | None] | None, count: int) -> li
         if entry is None or entry.stamp is None:
             stamps.append((None, None, None))
         else:
-            stamps.append((entry.stack, entry.stamp, entry.site))
+            stamps.append((entry.stack, entry.stamp, entry.tie or entry.site))
     columns = zip(*stamps, strict=True)
     return [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
 

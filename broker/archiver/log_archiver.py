@@ -25,6 +25,7 @@ from broker.archive.writer import ArchiveWriter, WriteResult
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
+from broker.log.delivered_entries import NotDelivered
 from broker.log.history import HistoryChain
 from broker.log.logged_event import LoggedEvent
 from broker.log.replica_table import ReplicaSpan
@@ -56,6 +57,7 @@ class ReadableLog(Protocol):
     def read_replica(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]: ...
+    def read_moved(self, after: int) -> tuple[list[LoggedEvent], int]: ...
     def durables(self) -> dict[tuple[str, str], bytes]: ...
     def change_number(self) -> int: ...
 
@@ -70,6 +72,8 @@ class ArchiverCounters:
     """Places that retention removed before they were archived."""
     damaged: int = 0
     """Flushes that skipped damage in the log."""
+    moved: int = 0
+    """Events that were archived again, with another place in the order of their group."""
 
 
 class LogArchiver:
@@ -94,12 +98,14 @@ class LogArchiver:
         self._asked_at = 0
         self._stored_durables: dict[tuple[str, str], bytes] | None = None
         self._durables_change = -1
+        self._moved_change = 0
         self.counters = ArchiverCounters()
         self.reached: dict[str, Mark] = {}
 
     def flush(self, dead: Collection[str] = ()) -> bool:
         """Archive new events, also of `dead` origins. Return whether more are left."""
         more = self._flush_own()
+        self._flush_moved()
         self._record_replica_marks(dead)
         for origin in dead:
             more = self._flush_replica(origin) or more
@@ -126,6 +132,17 @@ class LogArchiver:
             return chunks_to_batch(chunks) if chunks else None
 
         return self._flush_span(log.origin, since, durable, read, lambda: log.own_extent()[0])
+
+    def _flush_moved(self) -> None:
+        """Archive own events again whose places in the order of their group have changed."""
+        origin, upto = self._log.origin, self.reached.get(self._log.origin, (0, 0))
+        events, change = self._log.read_moved(self._moved_change)
+        forgotten = self._archive.state().forgotten_upto(origin) if events else upto
+        archived = [each for each in events if forgotten < each.mark <= upto]
+        if archived:
+            self._write_with(origin, [], archived, {})
+            self.counters.moved += len(archived)
+        self._moved_change = change
 
     def _flush_replica(self, origin: str) -> bool:
         log = self._log
@@ -161,6 +178,8 @@ class LogArchiver:
             # The damage is not a loss by retention.
             self.counters.lost = lost
             return more
+        except NotDelivered:
+            return False
         upto = _mark_of_row(events, -1) if events is not None else durable
         if end is not None and end < upto:
             events, upto = _events_up_to(events, end), end

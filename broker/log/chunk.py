@@ -145,6 +145,12 @@ class Chunk:
         lengths = form.unpack_from(self.value, self.columns_at)[3 * count : 5 * count]
         return list(accumulate(lengths, initial=self.columns_at + form.size))
 
+    def records(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the serial and the record of each event."""
+        bounds = self.content_bounds()
+        for index, serial in enumerate(range(self.first, self.last + 1)):
+            yield serial, bytes(self.value[bounds[index] : bounds[index + 1]])
+
     def events_from(self, start: int) -> Iterator[LoggedEvent]:
         """Yield copies of the events from the serial `start` on."""
         count, value, origin = self._count, self.value, self.origin

@@ -14,7 +14,7 @@ import lmdb
 from broker.archive.chunk_columns import ChunkColumns
 from broker.errors import LogCorrupt, LogUnavailable
 from broker.event.place import Mark
-from broker.log.damage import DamageFound
+from broker.log.archived_events import read_columns, read_moved
 from broker.log.file_size import FileSize
 from broker.log.history import HistoryChain
 from broker.log.log_verification import Verification
@@ -23,7 +23,6 @@ from broker.log.page_check import REPAIR_ADVICE, check_metas, check_pages
 from broker.log.page_file import Meta
 from broker.log.replica_table import ReplicaSpan
 from broker.log.startup_repair import read_origin
-from broker.log.stored_chunk import StoredChunk
 from broker.log.tables import MAX_TABLES, Tables
 
 #: As large as the writer's map: LMDB's default ends at 10 MiB.
@@ -83,27 +82,14 @@ class ExternalReader:
             return self._tables.histories.read_chain(txn)
 
     def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
-        """Return own events, up to the limits.
-
-        The result ends before damage. Raises `DamageFound` if it would begin with damage.
-        """
-        found: list[ChunkColumns] = []
+        """See `broker.log.archived_events.read_columns`."""
         with self._reading() as txn:
-            for chunk in self._tables.origins.chunks_after(txn, self.origin, after):
-                start = chunk.first_after(after)
-                if start is None:
-                    continue
-                damage = chunk.first_damage(start)
-                most = max_events if damage is None else min(max_events, damage.first - start)
-                if isinstance(chunk, StoredChunk) and most > 0:
-                    found.append(ChunkColumns.from_chunk(chunk, start, most))
-                    max_events -= found[-1].count
-                    max_bytes -= len(found[-1].records) + len(found[-1].documents)
-                if damage is not None and not found:
-                    raise DamageFound(damage)
-                if damage is not None or max_events <= 0 or max_bytes <= 0:
-                    break
-        return found
+            return read_columns(txn, self._tables, self.origin, after, max_events, max_bytes)
+
+    def read_moved(self, after: int) -> tuple[list[LoggedEvent], int]:
+        """See `broker.log.archived_events.read_moved`."""
+        with self._reading() as txn:
+            return read_moved(txn, self._tables, self.origin, after)
 
     def covered(self) -> Mapping[str, Mark]:
         with self._reading() as txn:

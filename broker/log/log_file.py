@@ -2,8 +2,8 @@
 
 Tables: `events` (serial -> chunk of events), `origins` (positions of each origin's chunks), `kept`
 (replicas), `marks` (publisher -> de-duplication window), `durables` (client and name -> durable
-subscription), `clients` (newest incarnations), `histories`, `moved` (changed order entries), `meta`,
-and `copies` of all small values.
+subscription), `clients` (newest incarnations), `histories`, `moved` (changed order entries),
+`meta`, and `copies` of all small values.
 
 An open reader keeps freed pages from being used again, so readers end their transaction at once.
 """

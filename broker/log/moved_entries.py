@@ -4,8 +4,8 @@ Two sequencers may number one message (`broker.transport.order.Move`). Then its 
 and the copy of an own one, get the place that counts. So the history of each site, sorted by stamp,
 is one transcript.
 
-The table `moved` has a key u64 for each commit with such changes, and the serial u64 of each changed
-event: the archive may have it with its earlier place.
+The table `moved` has a key u64 for each commit with such changes, and the serial u64 of each
+changed event: the archive may have it with its earlier place.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ def read_changes(
 def _find_records(chunk: StoredChunk, moved: Mapping[MovedKey, MovedMessage]) -> dict[int, bytes]:
     """Return the new record of each event of a moved message, by its serial."""
     found: dict[int, bytes] = {}
-    bounds = chunk.content_bounds()
-    for index, serial in enumerate(range(chunk.first, chunk.last + 1)):
-        record = bytes(chunk.value[bounds[index] : bounds[index + 1]])
+    for serial, record in chunk.records():
         fields = decode_entry_fields(annotation_of(record))
         message = None if fields is None else moved.get(fields[:4])
         if fields is None or message is None:

@@ -20,7 +20,7 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveUnavailable, BrokerError
 from broker.event.place import Mark
-from broker.log.chunk import Chunk, encode_chunk, split_into_chunks
+from broker.log.archived_events import read_columns, read_moved
 from broker.log.history import HistoryChain
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
@@ -222,9 +222,13 @@ class LogView:
         return self._file.history_chain
 
     def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
-        events = self._file.read_origin(self.origin, after, max_events, max_bytes)
-        chunks = [Chunk(0, encode_chunk(each)) for each in split_into_chunks(events)]
-        return [ChunkColumns.from_chunk(chunk, 0, len(events)) for chunk in chunks]
+        with self._file._reading() as txn:
+            tables = self._file._tables
+            return read_columns(txn, tables, self.origin, after, max_events, max_bytes)
+
+    def read_moved(self, after: int) -> tuple[list[LoggedEvent], int]:
+        with self._file._reading() as txn:
+            return read_moved(txn, self._file._tables, self.origin, after)
 
     def replica_spans(self) -> Mapping[str, ReplicaSpan]:
         return self._file.replica_spans

@@ -19,6 +19,7 @@ from broker.archive.writer import ArchiveWriter
 from broker.errors import ArchiveUnavailable
 from broker.event.annotation import with_annotation
 from broker.event.order_entry import OrderEntry, encode_order_entry
+from broker.log.logged_event import LoggedEvent
 from broker.testing.fragile_disk import FragileDisk
 from tests.archive.events import (
     HOUR,
@@ -114,6 +115,30 @@ def test_a_place_written_twice_occurs_once_after_compaction(place: Place) -> Non
     place.wall.now += 2 * HOUR
     assert place.compaction().run().duplicates == 30
     assert same(everything_in(place.archive), made)
+
+
+def test_of_a_place_written_again_the_lowest_stamp_stays(place: Place) -> None:
+    stamps = {1: (None, 7), 2: (7, None), 3: (8, 7), 4: (7, 8), 5: (7, 7), 6: (None, None)}
+
+    def stamped(which: int) -> list[LoggedEvent]:
+        made = events(stamps)
+        for each, number in zip(made, stamps, strict=True):
+            stamp = stamps[number][which]
+            # At number 5 the site decides.
+            site = "a" if number == 5 and which else "b"
+            entry = OrderEntry("ops", "c", 1, number, stamp, "sequencer", tie=site)
+            each.record = with_annotation(each.record, encode_order_entry(entry))
+        return made
+
+    for which in (0, 1):
+        place.writer.write(covering(stamped(which)), stamped(which), {})
+    place.wall.now += 2 * HOUR
+    assert place.compaction().run().duplicates == 6
+    first, second = stamped(0), stamped(1)
+    assert same(
+        everything_in(place.archive),
+        [second[0], first[1], second[2], first[3], second[4], first[5]],
+    )
 
 
 @pytest.mark.parametrize("seed", seeds(3, 30))

@@ -19,10 +19,10 @@ from broker.archive.writer import ArchiveWriter
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
-from broker.event.annotation import with_annotation
+from broker.event.annotation import annotation_of, with_annotation
 from broker.event.envelope import NAMESPACE, EventType, Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
-from broker.event.order_entry import OrderEntry, encode_order_entry
+from broker.event.order_entry import OrderEntry, decode_order_entry, encode_order_entry
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.event.writer import write_event
@@ -146,8 +146,9 @@ def _document(row: Row, rng: random.Random) -> tuple[Header, bytes]:
 
 
 def archive_world(world: World, uri: str, seed: int) -> Archive:
-    """Archive in several flushes. Another node writes some of them too."""
-    rng = random.Random(f"archive {seed}")
+    """Archive in several flushes. Another node writes some of them too, with other stamps: messages
+    have moved since."""
+    rng, moves = random.Random(f"archive {seed}"), random.Random(f"moves {seed}")
     archive = Archive.open(uri)
     for origin in sorted({name for name, _ in world.events}):
         mine = ArchiveWriter(archive, f"node-{origin}", lambda: BEGIN)
@@ -157,11 +158,24 @@ def archive_world(world: World, uri: str, seed: int) -> Archive:
         while events:
             size = rng.randrange(1, 25)
             flush, events = events[:size], events[size:]
-            for writer in [mine, other] if rng.random() < 0.2 else [mine]:
-                writer.write([(origin, after, flush[-1].mark)], flush, world.dtds)
+            written = {mine: flush}
+            if rng.random() < 0.2:
+                written[other] = [_before_move(event, moves) for event in flush]
+            for writer in moves.sample([*written], len(written)):
+                covers = [(origin, after, flush[-1].mark)]
+                writer.write(covers, written[writer], world.dtds)
                 world.copies.update((origin, event.mark) for event in flush)
             after = flush[-1].mark
     return archive
+
+
+def _before_move(event: LoggedEvent, rng: random.Random) -> LoggedEvent:
+    """Return an event with a higher stamp than it has, or without a stamp."""
+    entry = decode_order_entry(annotation_of(event.record))
+    if entry is None or entry.stamp is None:
+        return event
+    before = attrs.evolve(entry, stamp=rng.choice([None, entry.stamp + rng.randrange(9)]))
+    return attrs.evolve(event, record=with_annotation(event.record, encode_order_entry(before)))
 
 
 def some_requests(world: World, seed: int, count: int) -> list[ReplayRequest]:

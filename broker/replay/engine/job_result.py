@@ -1,6 +1,7 @@
 """The found events of each request, without copies and in order.
 
-Two files may hold the same event: one repeated place. If a publisher moved, an EventId may have two
+Two files may hold the same event: one repeated place, of which the lowest stamp counts
+(`broker.archive.row_order`). If a publisher moved, an EventId may have two
 places; the first in order counts. The event is omitted if the client has passed one of them.
 """
 
@@ -13,6 +14,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from broker.archive.row_order import sort_by_stamp
 from broker.replay.engine.request_scope import RequestScopes, dictionary_codes, integer_column
 from broker.replay.ordering import (
     Integers,
@@ -42,6 +44,7 @@ class JobResult:
         self, found: pa.Table, requests: Sequence[ReplayRequest], scope: RequestScopes
     ) -> None:
         """`found` has the columns `KEY_SCHEMA`."""
+        found = sort_by_stamp(found)
         self._requests = requests
         self._scope = scope
         self._part, self._row, self._size = (

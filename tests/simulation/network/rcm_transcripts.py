@@ -73,6 +73,8 @@ def _compare_with_core(
     for entry in entries:
         key = key_of(entry)
         logged = None if key is None else group_order.Stamp(key.stamp, key.tie)
-        stamp = core.find_stamp(group_order.MessageId(*entry.id), logged, group_order.Instant(0.0, 0))
+        stamp = core.find_stamp(
+            group_order.MessageId(*entry.id), logged, group_order.Instant(0.0, 0)
+        )
         if stamp is None or stamp != logged:
             yield f"{name}: {entry.id} has the place {logged} in the log, and is at {stamp}"
