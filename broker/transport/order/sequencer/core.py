@@ -120,9 +120,7 @@ class SequencerCore(FollowerCore):
 
     def _timeouts(self) -> tuple[float | None, ...]:
         deadline = None if self._takeover is None else self._takeover.deadline
-        since = self._left_epochs.waits_since
-        answer_at = None if since is None else since + self._settings.entry_patience
-        return self._request_at, self._stuck_until, self._give_up_at, deadline, answer_at
+        return self._request_at, self._stuck_until, self._give_up_at, deadline, self._answer_due
 
     # ----------------------------------------------------------------- of packets
 

@@ -64,8 +64,27 @@ class FollowerCore(NumberedCore):
 
     def _suspect_sites_between(self, at: Instant) -> list[OrderEffect]:
         """Suspect sites that do not answer."""
-        overdue = self._left_epochs.take_overdue(at.now - self._settings.entry_patience)
+        settings = self._settings
+        since = self._delivery.waiting_since()
+        has_waited = since is not None and since + settings.entry_patience <= at.now
+        patience = 2 * settings.patience if has_waited else settings.entry_patience
+        overdue = self._left_epochs.take_overdue(at.now, patience)
         return [Suspect(site, OVERDUE) for site in overdue]
+
+    @property
+    def _answer_due(self) -> float | None:
+        """Time at which the next site that does not answer is suspected.
+
+        A message may have waited for another site before. It does not wait as long again.
+        """
+        asked, since = self._left_epochs.waits_since, self._delivery.waiting_since()
+        if asked is None:
+            return None
+        settings = self._settings
+        end = asked + settings.entry_patience
+        if since is None:
+            return end
+        return min(end, max(since + settings.entry_patience, asked + 2 * settings.patience))
 
     # ----------------------------------------------------------------- of requests
 

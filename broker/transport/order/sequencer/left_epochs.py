@@ -49,9 +49,9 @@ class LeftEpochs:
         """The time of the first question without an answer."""
         return min(self._asked_at.values(), default=None)
 
-    def take_overdue(self, since: float) -> list[str]:
-        """Return sites that have not answered since a time, once."""
-        overdue = sorted(site for site, asked in self._asked_at.items() if asked <= since)
+    def take_overdue(self, now: float, patience: float) -> list[str]:
+        """Return sites that have not answered within some seconds, once."""
+        overdue = sorted(site for site, asked in self._asked_at.items() if asked + patience <= now)
         for site in overdue:
             del self._asked_at[site]
         return overdue

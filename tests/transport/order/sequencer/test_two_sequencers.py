@@ -83,6 +83,21 @@ def test_a_sequencer_that_does_not_leave_lower_epochs_is_suspected() -> None:
     ]
 
 
+def test_a_message_that_has_waited_for_one_site_waits_for_another_one_only_shortly() -> None:
+    group = between()
+    group.send("d", "y")
+    group.advance_without_packets(SETTINGS.entry_patience - 0.1)
+    raise_epoch(group, 3)
+    group.move("a", "d")
+    assert group.texts("d") == []
+    group.advance_without_packets(2 * SETTINGS.patience - 0.01)
+    assert group.suspected == []
+    group.advance_without_packets(0.02)
+    assert [(site, each.site) for site, each in group.suspected] == [("d", "b")]
+    group.disconnect("d", "b")
+    assert sorted(group.texts("d")) == ["x", "y"]
+
+
 def test_numbers_of_a_lost_sequencer_that_still_wait_are_dropped() -> None:
     group = between()
     raise_epoch(group, 3)
