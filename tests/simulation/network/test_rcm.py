@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
+from broker.cluster import ordered_ranges
 from broker.config.stacks import StackInstance
 from broker.errors import ConfigurationError
 from broker.event.order_entry import OrderEntry
@@ -212,6 +213,15 @@ def test_long_schedules_leave_one_transcript_over_each_fan_out(fan_out: str, see
 @pytest.mark.parametrize("seed", [1, 6])
 def test_full_disks_leave_one_transcript(seed: int) -> None:
     check_schedule(seed, "hybrid", (*OUTAGES, "fill"))
+
+
+@pytest.mark.parametrize("order", ["sequencer", "hybrid"])
+def test_a_full_queue_of_events_leaves_one_transcript(
+    order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events behind refused ones are logged before they have a number."""
+    monkeypatch.setattr(ordered_ranges, "MOST_WAITING_BYTES", 3_000)
+    check_schedule(1, order, (*OUTAGES, "burst"))
 
 
 @pytest.mark.parametrize("seed", [4, 11])

@@ -276,7 +276,11 @@ class NumberedCore(OrderCore):
             self._waiting_bytes -= message.cost
             if is_lower:
                 self._contradict(message.id)
-            effects.append(self._deliver(message, place))
+            delivered = self._deliver(message, place)
+            effects.append(delivered)
+            if self._delivery.take_unplaced(message.id):
+                # Its event was delivered by `find_stamp`, too: the owner did not wait.
+                effects.append(Move(message.id, None, place, delivered.late))
         return effects
 
 

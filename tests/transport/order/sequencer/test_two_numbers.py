@@ -127,6 +127,24 @@ def test_a_message_that_came_without_a_number_moves_to_it() -> None:
     assert group.cores["b"].find_stamp(x, None, group.at) == stamps[0]
 
 
+def test_a_message_that_is_read_while_it_waits_for_its_number_gets_one_number() -> None:
+    """b did not wait, and has logged it."""
+    group = Group("sequencer")
+    group.send("c", "x")
+    group.move("c", "b")
+    x = MessageId("c", 1, 1)
+    assert group.cores["b"].find_stamp(x, None, group.at) is None
+    group.settle()
+    (delivered,) = group.delivered["b"]
+    assert group.moved == [("b", Move(x, None, delivered.stamp, None))]
+    group.isolate("b")
+    group.settle()
+    group.advance(2 * SETTINGS.request_after)
+    # It is not numbered again.
+    assert len(group.moved) == 1
+    assert group.cores["b"].find_stamp(x, None, group.at) == delivered.stamp
+
+
 def test_messages_that_all_sites_read_without_a_number_get_one() -> None:
     """Their site was killed before, and does not come back."""
     group = Group("sequencer", "abc")
