@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from broker.event.order_entry import decode_entry_fields
+from broker.event.order_entry import EntryFields, decode_entry_fields
 from broker.order_certificates.certificate import block_of, encode_certificate
 from broker.order_certificates.leaf import Key, digest_of, encode_fields
 from broker.order_certificates.merkle import path_of
@@ -21,7 +21,7 @@ from broker.order_certificates.proof import (
 from broker.order_certificates.signing_key import PinnedKey
 from broker.streams.contract import CarriedEvent
 from broker.transport.order import MessageId, Stamp
-from plugins.rcm.certificates.block import Block
+from plugins.rcm.certificates.block import Block, LeafBytes
 from plugins.rcm.certificates.block_builder import BlockBuilder
 from plugins.rcm.certificates.exchange import CertificateExchange, describe_peer
 from plugins.rcm.certificates.packet import MARK
@@ -32,18 +32,12 @@ _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class _Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The record of an event (`broker.log.logged_event`), as far as it is certified."""
+    """The begin of an event's record (`broker.log.logged_event`)."""
 
     client_id: str
     timestamp: _Number
     sequence_number: _Number
     incarnation: _Number
-    stream: msgspec.Raw
-    type_name: msgspec.Raw
-    version: msgspec.Raw
-    level: msgspec.Raw
-    liveness: msgspec.Raw
-    annotation: bytes = b""
 
 
 _decode_record = msgspec.msgpack.Decoder(_Record).decode
@@ -78,6 +72,10 @@ class SiteCertificates(GroupObserver):
 
     def deliver(self, flow: str, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
         """Certify events that are delivered now, with their entries as annotations."""
+        run = self._read_run(events)
+        if run is not None:
+            self._builder.add_leaves(run, now)
+            return []
         found = [leaf for each in events if (leaf := self._read_leaf(each, now)) is not None]
         for is_late, leaves in groupby(found, itemgetter(2)):
             if not is_late:
@@ -190,20 +188,67 @@ class SiteCertificates(GroupObserver):
 
     # ----------------------------------------------------------------- events
 
+    def _read_run(self, events: Sequence[CarriedEvent]) -> list[LeafBytes] | None:
+        """Return the leaves of a run that is in time; None for other events.
+
+        Only its first and last entry are decoded. Numbers and stamps rise within a flow, so those
+        between follow each other. An event behind one in time is not late: its stamp is higher
+        than all that were delivered. Recovered events may have no stamp.
+        """
+        if len(events) < 2:
+            return None
+        ends = [self._read_entry(events[index]) for index in (0, -1)]
+        keys = [_key_of(each) for each in ends if each is not None and _is_in_time(each)]
+        if len(keys) < 2 or keys[0] is None:
+            return None
+        stamp, tie, site, incarnation, number = keys[0]
+        after = len(events) - 1
+        if keys[1] != (stamp + after, tie, site, incarnation, number + after):
+            return None
+        leaves: list[LeafBytes] = []
+        for index, event in enumerate(events):
+            key = (stamp + index, tie, site, incarnation, number + index)
+            data = _encode_leaf(key, event)
+            if data is None:
+                return None
+            leaves.append((key, data))
+        return leaves
+
     def _read_leaf(self, event: CarriedEvent, now: float) -> tuple[Key, bytes, bool] | None:
         """Return key and leaf of an event, and whether it is late."""
-        try:
-            record = _decode_record(event.record)
-        except (msgspec.MsgspecError, ValueError):
+        fields = self._read_entry(event)
+        if fields is None:
             return None
-        fields = decode_entry_fields(record.annotation)
-        if fields is None or fields[0] != self._builder.group:
-            # Another stack has carried it.
-            return None
-        _, site, incarnation, number, stamp, _, _, is_late, _, _, _, tie = fields
-        if stamp is None:
+        key = _key_of(fields)
+        if key is None:
+            _, site, incarnation, number, *_ = fields
             self._builder.add_missing(site, incarnation, number, now)
             return None
-        key = (stamp, tie or site, site, incarnation, number)
-        event_id = record.client_id, record.incarnation, record.sequence_number, record.timestamp
-        return key, encode_fields(key, event_id, digest_of(event.document)), is_late
+        data = _encode_leaf(key, event)
+        return None if data is None else (key, data, fields[7])
+
+    def _read_entry(self, event: CarriedEvent) -> EntryFields | None:
+        """Return the fields of an event's entry; None if another stack has carried it."""
+        fields = decode_entry_fields(event.annotation)
+        return None if fields is None or fields[0] != self._builder.group else fields
+
+
+def _key_of(fields: EntryFields) -> Key | None:
+    """Return the key of an event; None if it has no stamp."""
+    _, site, incarnation, number, stamp, *_, tie = fields
+    return None if stamp is None else (stamp, tie or site, site, incarnation, number)
+
+
+def _is_in_time(fields: EntryFields) -> bool:
+    is_late, _, _, is_recovered = fields[7:11]
+    return not is_late and not is_recovered
+
+
+def _encode_leaf(key: Key, event: CarriedEvent) -> bytes | None:
+    """Return the leaf of an event; None for a malformed record."""
+    try:
+        record = _decode_record(event.record)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    event_id = record.client_id, record.incarnation, record.sequence_number, record.timestamp
+    return encode_fields(key, event_id, digest_of(event.document))

@@ -10,7 +10,7 @@ from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.order_entry import OrderEntry, encode_order_entry
 from broker.log.logged_event import encode_header
-from broker.order_certificates.certificate import decode_certificate
+from broker.order_certificates.certificate import NUMBER_WIDTH, decode_certificate
 from broker.order_certificates.leaf import decode_leaf, digest_of
 from broker.order_certificates.proof import (
     BlockPage,
@@ -66,6 +66,30 @@ def test_each_event_is_proved_as_it_was_delivered(seed: int) -> None:
         by_stamp = site.prove_stamp(stamp, "", 100.0)
         assert by_stamp is not None
         assert decode_leaf(by_stamp.leaf).stamp == stamp
+
+
+@pytest.mark.parametrize("seed", seeds(10, 200))
+def test_a_run_has_the_leaves_of_its_events(seed: int) -> None:
+    random = Random(seed)
+    together, alone = make_site(), make_site()
+    stamp = number = 0
+    for _ in range(20):
+        stamp += random.randrange(1, 200)
+        number += random.randrange(1, 3)
+        gap = random.randrange(8) if random.random() < 0.5 else 0
+        events = []
+        for index in range(random.randrange(1, 8)):
+            is_beyond = gap and index >= gap
+            event = make_event(number + index, stamp + index + (is_beyond and 1))
+            if random.random() < 0.05:
+                event = event._replace(record=b"\x9a")
+            events.append(event)
+        stamp, number = stamp + 10, number + 10
+        together.deliver("flow", events, 1.0)
+        for event in events:
+            alone.deliver("flow", [event], 1.0)
+    for start in range(0, stamp, NUMBER_WIDTH):
+        assert together.show_block(start, 0, 2.0) == alone.show_block(start, 0, 2.0)
 
 
 def test_a_block_that_has_changed_is_signed_for_its_proof() -> None:
