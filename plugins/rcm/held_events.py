@@ -44,10 +44,8 @@ class HeldEvents:
 
     def to_payload(self, records: Sequence[bytes]) -> Payload:
         """Return the payload of the message, with records that have no entries."""
-        events = [
-            CarriedEvent(mark, record, document, level)
-            for (mark, _, document, level), record in zip(self.events, records, strict=True)
-        ]
+        marks, _, documents, levels = zip(*self.events, strict=True)
+        events = list(map(CarriedEvent, marks, records, documents, levels))
         return Payload(pattern_of(self.flow), self.origin_node, self.after, self.upto, events)
 
     def cut(self, count: int) -> tuple[HeldEvents, HeldEvents]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -22,13 +23,29 @@ MOST_RELEASED = 1_000
 
 
 class _Stamped(NamedTuple):
-    """An own event that is being committed."""
+    """Own events that are being committed, with numbers and stamps that follow each other."""
 
     number: int
     time: int
-    """Of its stamp; 0 if it has none."""
-    record: bytes
-    """Without the entry."""
+    """Of the first stamp; 0 if the events have none."""
+    marks: list[Mark]
+    records: list[bytes]
+    """Without the entries."""
+
+    def ends_before(self, number: int, time: int) -> bool:
+        """Return whether another event follows at once."""
+        count = len(self.marks)
+        return (self.number + count, self.time + count) == (number, time)
+
+    def cut(self, count: int) -> tuple[_Stamped, _Stamped]:
+        """Return the first events, and the others."""
+        number, time, marks, records = self
+        first = _Stamped(number, time, marks[:count], records[:count])
+        return first, _Stamped(number + count, time + count, marks[count:], records[count:])
+
+
+def _first_mark(stamped: _Stamped) -> Mark:
+    return stamped.marks[0]
 
 
 class OwnMessages:
@@ -52,7 +69,8 @@ class OwnMessages:
         self._entries = entries
         self._losses = losses
         self._conversion = conversion
-        self._stamped: dict[Mark, _Stamped] = {}
+        self._stamped: list[_Stamped] = []
+        """By their places."""
         self._committed: dict[int, tuple[Held, bytes]] = {}
         """Own messages and payloads by number, behind events that are being committed."""
         self._released = 0
@@ -65,9 +83,14 @@ class OwnMessages:
         if not events:
             return []
         number, stamp, count = self._core.stamp(len(events), at)
-        first = 0 if stamp is None else stamp.time
-        for index, event in enumerate(events):
-            self._stamped[event.mark] = _Stamped(number + index, first + index, event.record)
+        time = 0 if stamp is None else stamp.time
+        marks, records = [event.mark for event in events], [event.record for event in events]
+        newest = self._stamped[-1] if self._stamped else None
+        if newest is not None and newest.ends_before(number, time):
+            newest.marks.extend(marks)
+            newest.records.extend(records)
+        else:
+            self._stamped.append(_Stamped(number, time, marks, records))
         id = MessageId(self._site, self._incarnation, number)
         return self._entries.encode(id, stamp, self._entries.bound_of(self._site), count)
 
@@ -85,44 +108,41 @@ class OwnMessages:
 
     def publish(self, batch: FlowBatch, at: Instant) -> list[GroupEffect]:
         """Send committed own events."""
-        run: list[CarriedEvent] = []
-        stamped: list[_Stamped] = []
-        begin = after = batch.after
-        size = 0
-        for event in batch.events:
-            found = self._stamped.pop(event.mark, None)
-            if run and not (found and self._may_follow(found, stamped, size)):
-                self._add_run(batch, begin, after, run, stamped)
-                run, stamped, size = [], [], 0
-            if not run:
-                begin = after
-            if found is not None:
-                run.append(event)
-                stamped.append(found)
-                size += len(event.document) + len(found.record)
-            after = event.mark
-        if run:
-            self._add_run(batch, begin, batch.upto, run, stamped)
+        events, after, begin = batch.events, batch.after, 0
+        while begin < len(events):
+            stamped = self._take_stamped(events, begin)
+            end = begin + (len(stamped.marks) if stamped else 1)
+            upto = batch.upto if end == len(events) else events[end - 1].mark
+            if stamped is not None:
+                run = list(events[begin:end])
+                held = HeldEvents(batch.flow, batch.origin_node, after, upto, run, has_entry=True)
+                payload = encode_payload(held.to_payload(stamped.records))
+                self._committed[stamped.number] = held, payload
+            after, begin = upto, end
         return self._release(at)
 
-    def _may_follow(self, next: _Stamped, stamped: Sequence[_Stamped], size: int) -> bool:
-        """Return whether an event continues a run of this size in bytes."""
-        last = stamped[-1]
-        is_next = next.number == last.number + 1 and next.time == last.time + 1
-        is_small = size < MOST_MESSAGE_BYTES // 2 and len(stamped) < MOST_EVENTS
-        return self._core.has_runs and is_next and is_small
-
-    def _add_run(
-        self,
-        batch: FlowBatch,
-        after: Mark,
-        upto: Mark,
-        events: list[CarriedEvent],
-        stamped: Sequence[_Stamped],
-    ) -> None:
-        held = HeldEvents(batch.flow, batch.origin_node, after, upto, events, has_entry=True)
-        payload = held.to_payload([each.record for each in stamped])
-        self._committed[stamped[0].number] = held, encode_payload(payload)
+    def _take_stamped(self, events: Sequence[CarriedEvent], begin: int) -> _Stamped | None:
+        """Remove and return what makes a run of committed events, from one of them on; None if that
+        has no stamp."""
+        mark = events[begin].mark
+        place = bisect_right(self._stamped, mark, key=_first_mark) - 1
+        if place < 0:
+            return None
+        stamped = self._stamped[place]
+        index = bisect_left(stamped.marks, mark)
+        if stamped.marks[index : index + 1] != [mark]:
+            return None
+        before, stamped = stamped.cut(index)
+        most = min(len(stamped.marks), MOST_EVENTS) if self._core.has_runs else 1
+        count = size = 0
+        for event, other in zip(events[begin : begin + most], stamped.marks, strict=False):
+            if event.mark != other or size >= MOST_MESSAGE_BYTES // 2:
+                break
+            size += len(event.document) + len(stamped.records[count])
+            count += 1
+        taken, rest = stamped.cut(count)
+        self._stamped[place : place + 1] = [each for each in (before, rest) if each.marks]
+        return taken
 
     def send(self, channel: Channel, data: bytes, at: Instant) -> list[GroupEffect]:
         """Send a message that is no event to all sites."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import msgpack
@@ -187,6 +187,33 @@ def test_a_flow_between_two_events_cuts_a_run() -> None:
     assert numbers_of(effects) == [3, 4]
     sent = [each.batch for each in effects if isinstance(each, DeliverBatch)]
     assert [(each.after, each.upto) for each in sent] == [((1, 0), (1, 4)), ((1, 2), (1, 4))]
+
+
+def test_events_that_were_stamped_apart_are_one_run() -> None:
+    publisher = make_group("a")
+    events = [CarriedEvent((1, number), RECORD, b"<e/>", 1) for number in (1, 2, 3, 4)]
+    entries = [*publisher.stamp(events[:1], 0.0), *publisher.stamp(events[1:], 0.0)]
+    placed = list(map(CarriedEvent.with_annotation, events, entries))
+    effects = publisher.publish(FlowBatch(FLOW, "alps/a", (1, 0), (1, 4), placed), 0.0)
+    assert [run.length for run in runs_of(effects)] == [4]
+
+
+def test_an_event_without_a_stamp_cuts_a_run() -> None:
+    publisher = make_group("a")
+    events = [CarriedEvent((1, number), RECORD, b"<e/>", 1) for number in (1, 2, 3, 4, 5)]
+    entries = publisher.stamp([*events[:2], *events[3:]], 0.0)
+    placed = list(map(CarriedEvent.with_annotation, events, [*entries[:2], b"", *entries[2:]]))
+    effects = publisher.publish(FlowBatch(FLOW, "alps/a", (1, 0), (1, 9), placed), 0.0)
+    assert [(run.id.number, run.length) for run in runs_of(effects)] == [(1, 2), (3, 2)]
+    sent = [each.batch for each in effects if isinstance(each, DeliverBatch)]
+    assert [(each.after, each.upto) for each in sent] == [((1, 0), (1, 2)), ((1, 3), (1, 9))]
+
+
+def runs_of(effects: Iterable[GroupEffect]) -> list[Message]:
+    codec = VARIANTS["logical"].create_codec(SITES)
+    sent = [data for each in effects if isinstance(each, SendData) for data in each.data]
+    packets = [packet for data in sent for packet in codec.decode("a", data)]
+    return [packet for packet in packets if isinstance(packet, Message)]
 
 
 @pytest.mark.parametrize("length", [1, 2, 4])
