@@ -7,7 +7,7 @@ announces the ends of all flows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -34,6 +34,8 @@ from broker.streams.contract import CarriedEvent
 PublishFlow: TypeAlias = Callable[
     [str, Mark, Mark, Sequence[CarriedEvent], Sequence[frozenset[Destination]]], object
 ]
+#: Events with their matching subscriptions.
+_Matched: TypeAlias = list[tuple[CarriedEvent, tuple[int, ...]]]
 
 
 class FlowExchange:
@@ -71,16 +73,16 @@ class FlowExchange:
         targets_of = self._remote_interest.targets
         default: list[CarriedEvent] = []
         default_targets: list[frozenset[Destination]] = []
-        by_flow: dict[str, list[tuple[LoggedEvent, tuple[int, ...]]]] = {}
+        by_flow: dict[str, _Matched] = {}
         for event, numbers in zip(events, matches, strict=True):
             if event.origin != origin:
                 if event.origin in self._published_upto:
-                    by_flow.setdefault(event.origin, []).append((event, numbers))
+                    by_flow.setdefault(event.origin, []).append((as_carried_event(event), numbers))
             elif targets := targets_of(numbers):
                 default.append(as_carried_event(event))
                 default_targets.append(targets)
         for flow, found in by_flow.items():
-            carried = [as_carried_event(event) for event, _ in found]
+            carried = [event for event, _ in found]
             self._publish(flow, upto, carried, [targets_of(numbers) for _, numbers in found])
         if len(self._published_upto) > 1:
             self._advance_flows(upto, by_flow)
@@ -99,7 +101,7 @@ class FlowExchange:
     def _advance_flows(
         self,
         upto: Mark,
-        by_flow: dict[str, list[tuple[LoggedEvent, tuple[int, ...]]]],
+        by_flow: Mapping[str, _Matched],
     ) -> None:
         """Move the announced ends of the own flows besides the default one.
 
@@ -113,7 +115,7 @@ class FlowExchange:
             if flow == self._log.origin:
                 continue
             outgoing = [
-                OutgoingEvent(as_carried_event(event), event.level, targets)
+                OutgoingEvent(event, event.level, targets)
                 for event, numbers in by_flow.get(flow, ())
                 if (targets := destinations(numbers))
             ]
