@@ -34,20 +34,24 @@ class Annotator:
     def annotate_entries(self, entries: list[Entry]) -> list[Entry]:
         """Return the entries that are appended next, with annotations."""
         found: dict[TransportInstance, list[int]] = {}
+        # Neighbours are mostly of one stream.
+        last, instance = None, None
         for index, (record, _, _) in enumerate(entries):
-            pattern = self._carrying.find_pattern(stream_of(record))
-            if pattern is not None:
-                found.setdefault(self._by_pattern[pattern.text], []).append(index)
+            stream = stream_of(record)
+            if stream != last:
+                last, pattern = stream, self._carrying.find_pattern(stream)
+                instance = None if pattern is None else self._by_pattern[pattern.text]
+            if instance is not None:
+                found.setdefault(instance, []).append(index)
         if not found:
             return entries
         epoch, offset = self._own_end()
         annotated = list(entries)
         for instance, indices in found.items():
-            events = [
-                CarriedEvent((epoch, offset + 1 + index), record, document, level)
-                for index in indices
-                for record, level, document in (entries[index],)
-            ]
-            for index, event in zip(indices, instance.annotate(events), strict=True):
-                annotated[index] = (event.record, event.level, event.document)
+            marks = [(epoch, offset + 1 + index) for index in indices]
+            records, levels, documents = zip(*[entries[index] for index in indices], strict=True)
+            events = list(map(CarriedEvent, marks, records, documents, levels))
+            for index, record in zip(indices, instance.annotate(events), strict=True):
+                _, level, document = entries[index]
+                annotated[index] = (record, level, document)
         return annotated

@@ -14,6 +14,7 @@ from zope.interface import implementer
 
 from broker.config.stacks import DEFAULT_STACK, StackInstance
 from broker.errors import BrokerError, Closed, ConfigurationError, Overloaded
+from broker.event.annotation import with_annotation
 from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.event.site_notice import SiteNotice
@@ -88,8 +89,8 @@ class TransportInstance:
         self._is_fed = False
         self._queries: dict[Hashable, set[str]] = {}
         """Ids of interest by link."""
-        self._matched: tuple[FlowBatch, Sequence[frozenset[Hashable]]] | None = None
-        """Own events that are being published, which were matched before."""
+        self._matched: tuple[FlowBatch | None, Sequence[Collection[Hashable]]] = None, ()
+        """Own events that are being published, with the targets for which they were matched."""
         self._matched_after: Mark = (0, 0)
         """Own events up to there were matched before the newest interest was set."""
         self._transport: IStreamTransport | None = None
@@ -150,8 +151,8 @@ class TransportInstance:
         """True if the transport gives annotations to own events."""
         return bool(IAnnotatingTransport.providedBy(self._transport))
 
-    def annotate(self, events: Sequence[CarriedEvent]) -> Sequence[CarriedEvent]:
-        """Return own events with the transport's annotations, before their commit.
+    def annotate(self, events: Sequence[CarriedEvent]) -> Sequence[bytes]:
+        """Return the records of own events with the transport's annotations, before their commit.
 
         After an error they are unchanged.
         """
@@ -160,14 +161,15 @@ class TransportInstance:
 
     def _with_annotations(
         self, events: Sequence[CarriedEvent], found: Sequence[bytes] | None
-    ) -> Sequence[CarriedEvent]:
+    ) -> Sequence[bytes]:
+        records = [event.record for event in events]
         if found is None:
-            return events
+            return records
         try:
-            return [each.with_annotation(one) for each, one in zip(events, found, strict=True)]
+            return [with_annotation(*each) for each in zip(records, found, strict=True)]
         except Exception as error:
             self.fail(error)
-            return events
+            return records
 
     @property
     def orders(self) -> bool:
@@ -188,7 +190,8 @@ class TransportInstance:
     def place(self, batch: FlowBatch, is_recovered: bool) -> Sequence[CarriedEvent]:
         """Return events with the annotations of `IOrderingTransport.place`."""
         found = self._call("place", batch, is_recovered) if self.orders else None
-        return self._with_annotations(batch.events, found)
+        records = self._with_annotations(batch.events, found)
+        return [each._replace(record=one) for each, one in zip(batch.events, records, strict=True)]
 
     def provides(self, interface: Any) -> bool:
         """Return whether its transport answers questions of an interface."""
@@ -216,9 +219,9 @@ class TransportInstance:
         for part, part_targets in self._cleared_parts(batch, targets):
             self.published += len(part.events)
             if part.after >= self._matched_after:
-                self._matched = part, [self._own_links(each) for each in part_targets]
+                self._matched = part, part_targets
             self._call("publish", part)
-            self._matched = None
+            self._matched = None, ()
 
     def recovered(self, batch: FlowBatch) -> None:
         if self._uses_network:
@@ -250,11 +253,8 @@ class TransportInstance:
     def _own_links(self, targets: Collection[Hashable]) -> frozenset[Hashable]:
         if self._uses_network:
             return frozenset(each for each in targets if not isinstance(each, LinkKey))
-        return frozenset(
-            each.link
-            for each in targets
-            if isinstance(each, LinkKey) and each.instance == self.instance
-        )
+        keys = (each for each in targets if isinstance(each, LinkKey))
+        return frozenset(each.link for each in keys if each.instance == self.instance)
 
     def snapshot(self) -> dict[str, Any]:
         own: Mapping[str, object] = self._call("snapshot") or {}
@@ -369,9 +369,9 @@ class TransportInstance:
             self._services.withdraw_interest((destination, key))
 
     def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
-        if self._matched is not None and self._matched[0] is batch:
-            return self._matched[1]
-        return [self._own_links(each) for each in self._services.match(batch)]
+        matched, targets = self._matched
+        found = targets if matched is batch else self._services.match(batch)
+        return [self._own_links(each) for each in found]
 
     def notify(self, notice: SiteNotice) -> None:
         if self._transport is not None:
