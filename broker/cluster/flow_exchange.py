@@ -18,7 +18,7 @@ from broker.cluster.carried_event import as_carried_event
 from broker.cluster.driver import ClusterDriver
 from broker.cluster.network_state import NetworkState
 from broker.cluster.remote_interest import Destination, RemoteInterest
-from broker.cluster.replicas.page_frame import make_page_frame
+from broker.cluster.replicas.page_frame import make_local_frame
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.cluster.traffic.sender import OutgoingEvent
@@ -164,6 +164,6 @@ class FlowExchange:
         if traffic is None or state is None:
             return
         span = Range(state.address, after, upto, is_unfiltered=is_unfiltered)
-        frame = make_page_frame(flow, origin_node, [span], events)
+        frame = make_local_frame(flow, origin_node, span, events)
         received = ReceivedRange(span, frame, 0, is_carried=True)
         self._driver.call(traffic.receive_range, received)

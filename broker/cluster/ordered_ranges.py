@@ -20,7 +20,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.relay_ingest import MOST_WAITING_BYTES, RelayIngest
-from broker.cluster.replicas.page_frame import make_page_frame
+from broker.cluster.replicas.page_frame import make_local_frame
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.received_range import AppendRange, ReceivedRange
 from broker.cluster.type_waits import TypeWaits
@@ -136,7 +136,7 @@ class OrderedRanges:
                     end = events[-1].mark if events else lost_upto
                     assert end is not None
                     span = Range(received.range.destination, cursor, end, lost_upto)
-                    frame = make_page_frame(flow, received.frame.origin_node, [span], events)
+                    frame = make_local_frame(flow, received.frame.origin_node, span, events)
                     part = ReceivedRange(span, frame, 0, received.is_lost)
                     self._add_received(part, cursor, part_settled)
                     cursor = end
@@ -156,7 +156,7 @@ class OrderedRanges:
     def _add_received(self, received: ReceivedRange, cursor: Mark, settled: Settled) -> None:
         flow, span = received.frame.origin, received.range
         try:
-            found = received.frame.events_at(received.frame.event_indices_for(received.index))
+            found = received.frame.events_for(received.index)
         except ProtocolError as error:
             settled(error)
             return
@@ -258,7 +258,7 @@ class OrderedRanges:
         waiting.cursor = upto
         # The log gets all events of the group, not only those that subscriptions want.
         span = Range(whole.range.destination, after, upto)
-        frame = make_page_frame(flow, whole.frame.origin_node, [span], events)
+        frame = make_local_frame(flow, whole.frame.origin_node, span, events)
         part = ReceivedRange(span, frame, 0, is_carried=whole.is_carried)
         if not waiting.events:
             self._flows[flow].popleft()
@@ -301,5 +301,5 @@ class OrderedRanges:
 
 
 def _without_events(received: ReceivedRange, span: Range) -> ReceivedRange:
-    frame = make_page_frame(received.frame.origin, received.frame.origin_node, [span], ())
+    frame = make_local_frame(received.frame.origin, received.frame.origin_node, span, ())
     return ReceivedRange(span, frame, 0, received.is_lost, received.is_carried)

@@ -105,16 +105,12 @@ class RelayIngest:
     ) -> None:
         """`settled` is called when the events after `cursor` are durable, or with an error."""
         try:
-            events = [
-                each
-                for each in received.frame.events_at(
-                    received.frame.event_indices_for(received.index)
-                )
-                if each.mark > cursor
-            ]
+            events = received.frame.events_for(received.index)
         except ProtocolError as error:
             settled(error)
             return
+        if events and events[0].mark <= cursor:
+            events = [each for each in events if each.mark > cursor]
         self.outcomes.received += len(events)
         origin = received.frame.origin
         failures = self._failures[origin]
@@ -174,7 +170,7 @@ class RelayIngest:
         If that takes long or is impossible, `on_late` is called; the range is then missing inside.
         """
         try:
-            events = received.frame.events_at(received.frame.event_indices_for(received.index))
+            events = received.frame.events_for(received.index)
         except ProtocolError as error:
             self.log.warn("malformed frame of {origin}: {e}", origin=received.frame.origin, e=error)
             on_late()

@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from broker.cluster.address import Address
 from broker.cluster.carried_event import as_carried_event
 from broker.cluster.relay_ingest import RelayIngest
-from broker.cluster.replicas.page_frame import make_page_frame
+from broker.cluster.replicas.page_frame import make_local_frame
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError
@@ -273,10 +273,13 @@ class WithheldEvents:
             flow.marks.popleft()
         span = Range(address, after, upto)
         is_ordered = self.orders(flow.key)
+        carried = [
+            each if isinstance(each, CarriedEvent) else as_carried_event(each) for each in events
+        ]
         if is_ordered and is_recovered:
-            carried = [as_carried_event(event) for event in events]
-            events = self.place(FlowBatch(flow.key, str(address), after, upto, carried), True)
-        frame = make_page_frame(flow.key, address, [span], events)
+            batch = FlowBatch(flow.key, str(address), after, upto, carried)
+            carried = list(self.place(batch, True))
+        frame = make_local_frame(flow.key, address, span, carried)
         received = ReceivedRange(span, frame, 0, is_copy=True)
 
         def settled(error: BrokerError | None) -> None:

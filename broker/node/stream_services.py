@@ -178,7 +178,7 @@ class StreamServices:
 
         def recovered(received: ReceivedRange) -> None:
             frame, span = received.frame, received.range
-            events = frame.events_at(frame.event_indices_for(received.index))
+            events = frame.events_for(received.index)
             batch = FlowBatch(frame.origin, str(frame.origin_node), span.after, span.upto, events)
             transports.recovered(batch)
 

@@ -1,4 +1,4 @@
-"""Frames with pages from a replica or the archive, in place of the origin node."""
+"""Frames that this node makes of events, in place of their origin node."""
 
 from __future__ import annotations
 
@@ -37,4 +37,29 @@ def make_page_frame(
         body=b"".join([each.document for each in carried]),
     )
     frame.cache_events(carried)
+    return frame
+
+
+def make_local_frame(
+    origin: str,
+    origin_node: Address,
+    range_: Range,
+    events: Sequence[CarriedEvent],
+) -> Frame:
+    """Return a frame with `events` for a range of this node. It is not sent: nothing is encoded."""
+    frame = Frame(
+        origin=origin,
+        origin_node=origin_node,
+        level_runs=(),
+        hops=0,
+        ranges=[range_],
+        mark_runs=(),
+        recipient_runs=[(len(events), (0,))] if events else [],
+        encoding=PLAIN,
+        record_lengths=(),
+        document_lengths=(),
+        records=b"",
+        body=b"",
+    )
+    frame.cache_events(events)
     return frame

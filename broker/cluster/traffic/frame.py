@@ -97,6 +97,13 @@ class Frame:
         levels = self.event_ranks()
         return max([levels[i] for i in self.event_indices_for(index)], default=0)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the records, and of the body."""
+        if self._events is None:
+            return len(self.records) + len(self.body)
+        return sum([len(each.record) + len(each.document) for each in self._events])
+
     def event_ranks(self) -> list[int]:
         return [rank for rank, count in self.level_runs for _ in range(count)]
 
@@ -128,6 +135,12 @@ class Frame:
         marks, documents, levels = self.marks(), self.documents(), self.event_ranks()
         records = _split_bytes(self.records, self.record_lengths)
         return [CarriedEvent(marks[i], records[i], documents[i], levels[i]) for i in chosen]
+
+    def events_for(self, index: int) -> Sequence[CarriedEvent]:
+        """Return the events of a range. Raises `ProtocolError` for a malformed body."""
+        if self._events is not None and len(self.recipient_runs) == len(self.ranges) == 1:
+            return self._events
+        return self.events_at(self.event_indices_for(index))
 
     def restricted_to(self, max_ranks: Mapping[int, int]) -> Frame:
         """Return the frame for some destinations; events without a recipient are dropped.

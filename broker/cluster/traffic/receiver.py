@@ -329,7 +329,7 @@ class Receiver:
             )
         missing.target = received.frame.origin_node
         missing.is_unfiltered |= was_silent
-        size = len(received.frame.body) + len(received.frame.records)
+        size = received.frame.size
         if received.range.dropped:
             # Until the range is taken, interest with another policy may be added.
             self.counts.dropped += 1

@@ -9,7 +9,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.replicas.page_frame import make_page_frame
+from broker.cluster.replicas.page_frame import make_local_frame, make_page_frame
 from broker.cluster.traffic import frame as frames
 from broker.cluster.traffic.frame import MAX_BODY_BYTES, ZSTD, Frame, decode_frame
 from broker.cluster.traffic.frame_range import Range
@@ -205,6 +205,16 @@ def test_long_bodies_are_compressed_and_short_ones_are_not() -> None:
     assert short.compressed() is short
     assert long.compressed().encoding == ZSTD and len(long.compressed().body) < 100
     assert long.compressed().uncompressed().body == long.body
+
+
+def test_a_local_frame_has_the_events_and_the_size_of_a_page() -> None:
+    events = [CarriedEvent((1, place), RECORD, b"<a/>" * place, 1) for place in (1, 2, 4)]
+    span = Range(node("n1"), (1, 0), (1, 4))
+    local = make_local_frame("o", node("n1"), span, events)
+    page = decode_frame(make_page_frame("o", node("n1"), [span], events).encode())
+    assert local.events_for(0) == page.events_for(0) == events
+    assert local.size == page.size
+    assert make_local_frame("o", node("n1"), span, []).events_for(0) == []
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
