@@ -6,6 +6,7 @@ their sequence. Annotations of other transports, and of later versions, are no o
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Annotated, Final, Literal, TypeAlias
 
 import attrs
@@ -117,12 +118,20 @@ def encode_order_entry(entry: OrderEntry) -> bytes:
     return annotation
 
 
-def encode_in_time(
-    stack: str, id: MessageId, stamp: int | None, variant: str, bound: int, tie: str
-) -> bytes:
-    """Return the annotation of an event in time. The caller checks the bounds of the fields."""
-    fields = ("order", VERSION, stack, *id, stamp, variant, bound, False, None, None, False, tie)
-    return _encode(fields)
+def encode_run(
+    stack: str, id: MessageId, stamp: int | None, variant: str, bound: int, tie: str, count: int
+) -> list[bytes]:
+    """Return the annotations of events in time whose numbers and stamps follow each other.
+
+    The caller checks the bounds of the fields.
+    """
+    site, incarnation, number = id
+    first = _START + _encode((stack, site, incarnation))[1:]
+    last = _encode((variant, bound, False, None, None, False, tie))[1:]
+    numbers = range(number, number + count)
+    stamps = repeat(None, count) if stamp is None else range(stamp, stamp + count)
+    pairs = zip(map(_encode, numbers), map(_encode, stamps), strict=True)
+    return [b"".join((first, *pair, last)) for pair in pairs]
 
 
 def decode_order_entry(annotation: bytes) -> OrderEntry | None:

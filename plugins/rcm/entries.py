@@ -11,8 +11,8 @@ import attrs
 from broker.event.order_entry import (
     OrderEntry,
     decode_order_entry,
-    encode_in_time,
     encode_order_entry,
+    encode_run,
 )
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent
@@ -100,17 +100,9 @@ class Entries:
     def encode(self, id: MessageId, stamp: Stamp | None, bound: int, count: int = 1) -> list[bytes]:
         """Return the annotations of a run that is in time."""
         stack, variant = self._name.stack, self._name.variant
-        if stamp is None:
-            return [
-                encode_in_time(stack, id.after(index), None, variant, bound, "")
-                for index in range(count)
-            ]
-        time, site = stamp
+        time, site = (None, id.site) if stamp is None else stamp
         tie = "" if site == id.site else site
-        return [
-            encode_in_time(stack, id.after(index), time + index, variant, bound, tie)
-            for index in range(count)
-        ]
+        return encode_run(stack, id, time, variant, bound, tie, count)
 
     def read(self, event: CarriedEvent) -> OrderEntry | None:
         """Return the entry of an event of this group; None if another stack carried it."""

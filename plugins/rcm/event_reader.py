@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from broker.cluster.address import Address
 from broker.errors import BadName, ProtocolError
+from broker.event.annotation import with_annotation
 from broker.streams.contract import CarriedEvent
 from broker.transport.order import Message
 from plugins.rcm.entries import Entries
@@ -43,7 +44,9 @@ class EventReader:
             self._check_address(node)
         # Their entries are not sent: the packet has the same.
         entries = self._entries.encode(message.id, message.stamp, bound, message.length)
-        events = list(map(CarriedEvent.with_annotation, payload.events, entries))
+        marks, records, documents, levels = zip(*payload.events, strict=True)
+        annotated = map(with_annotation, records, entries)
+        events = list(map(CarriedEvent, marks, annotated, documents, levels))
         flow = payload.flow_of(origin)
         return HeldEvents(flow, node, payload.after, payload.upto, events, has_entry=True)
 

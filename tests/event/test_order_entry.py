@@ -14,8 +14,8 @@ from broker.event.event_id import EventId
 from broker.event.order_entry import (
     OrderEntry,
     decode_order_entry,
-    encode_in_time,
     encode_order_entry,
+    encode_run,
 )
 from broker.log.logged_event import encode_header
 
@@ -129,6 +129,15 @@ def test_any_bytes_raise_nothing(rest: bytes) -> None:
 
 @pytest.mark.parametrize("stamp", [None, -5, 2**62])
 @pytest.mark.parametrize("tie", ["", "b"])
-def test_an_entry_in_time_has_the_same_bytes(stamp: int | None, tie: str) -> None:
-    entry = OrderEntry("ops", "a", 2, 9, stamp, "hybrid", 80, tie=tie)
-    assert encode_in_time("ops", entry.id, stamp, "hybrid", 80, tie) == encode_order_entry(entry)
+def test_the_entries_of_a_run_have_the_same_bytes(stamp: int | None, tie: str) -> None:
+    expected = [
+        encode_order_entry(
+            OrderEntry(
+                *("ops", "a", 2, 127 + index, None if stamp is None else stamp + index),
+                *("hybrid", 80),
+                tie=tie,
+            )
+        )
+        for index in range(3)
+    ]
+    assert encode_run("ops", ("a", 2, 127), stamp, "hybrid", 80, tie, 3) == expected
