@@ -18,6 +18,10 @@ from plugins.rcm.held_events import Held, HeldEvents, HeldMessage
 from plugins.rcm.losses import Losses
 from plugins.rcm.payload import MOST_EVENTS, Channel, ChannelMessage, encode_payload
 
+#: Of a payload: two runs fit into one message of a link. A single event may be larger.
+MOST_RUN_BYTES = MOST_MESSAGE_BYTES // 2
+#: About the bytes of an event in a payload, beside record and document.
+EVENT_BYTES = 32
 #: Messages that are sent together; the order has a bound.
 MOST_RELEASED = 1_000
 
@@ -136,9 +140,9 @@ class OwnMessages:
         most = min(len(stamped.marks), MOST_EVENTS) if self._core.has_runs else 1
         count = size = 0
         for event, other in zip(events[begin : begin + most], stamped.marks, strict=False):
-            if event.mark != other or size >= MOST_MESSAGE_BYTES // 2:
+            size += len(event.document) + len(stamped.records[count]) + EVENT_BYTES
+            if event.mark != other or (count and size > MOST_RUN_BYTES):
                 break
-            size += len(event.document) + len(stamped.records[count])
             count += 1
         taken, rest = stamped.cut(count)
         self._stamped[place : place + 1] = [each for each in (before, rest) if each.marks]

@@ -15,6 +15,7 @@ from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
 from broker.transport.order import VARIANTS, Instant, Message, MessageId, OrderSettings, Stamp
 from broker.transport.view import LinkState
+from plugins.rcm.addressing import MOST_MESSAGE_BYTES
 from plugins.rcm.effects import (
     DeliverBatch,
     DeliverMessage,
@@ -27,6 +28,7 @@ from plugins.rcm.effects import (
 )
 from plugins.rcm.entries import Entries, GroupName
 from plugins.rcm.group import Group
+from plugins.rcm.own_messages import EVENT_BYTES, MOST_RUN_BYTES
 from plugins.rcm.payload import Channel, ChannelMessage, encode_payload
 from plugins.rcm.site_change import encode_change
 from plugins.rcm.site_list import Change, SiteRecord
@@ -207,6 +209,22 @@ def test_an_event_without_a_stamp_cuts_a_run() -> None:
     assert [(run.id.number, run.length) for run in runs_of(effects)] == [(1, 2), (3, 2)]
     sent = [each.batch for each in effects if isinstance(each, DeliverBatch)]
     assert [(each.after, each.upto) for each in sent] == [((1, 0), (1, 2)), ((1, 3), (1, 9))]
+
+
+@pytest.mark.parametrize("size", [1, 100, 1_000, 100_000])
+def test_two_runs_fit_into_a_message(size: int) -> None:
+    publisher = make_group("a")
+    count = 2 * MOST_MESSAGE_BYTES // (size + len(RECORD) + EVENT_BYTES)
+    events = [CarriedEvent((2**62, 2**62 + each), RECORD, b"x" * size, 1) for each in range(count)]
+    placed = list(map(CarriedEvent.with_annotation, events, publisher.stamp(events, 0.0)))
+    batch = FlowBatch(FLOW, "alps/a", (1, 0), placed[-1].mark, placed)
+    effects = publisher.publish(batch, 0.0)
+    runs = runs_of(effects)
+    assert sum(run.length for run in runs) == count
+    assert all(len(run.payload) < MOST_RUN_BYTES + 100 for run in runs)
+    if size == 1_000:
+        sent = [data for each in effects if isinstance(each, SendData) for data in each.data]
+        assert len(sent) <= (len(runs) + 1) // 2
 
 
 def runs_of(effects: Iterable[GroupEffect]) -> list[Message]:
