@@ -14,7 +14,6 @@ from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.owner import of_node
 from broker.dtd.reference import DtdReference
-from broker.errors import InvalidEvent
 from broker.event.flow import origin_of
 from broker.ingest.pending_dtds import PendingDtds
 from broker.matching.contract import Variants
@@ -84,17 +83,11 @@ class MissingTypes:
     def _types_of(self, batch: FlowBatch) -> Iterator[tuple[int, _Type]]:
         """Yield each type with the first event of it, but for repetitions."""
         variants = self._variants_of(batch.flow, _parse_address(batch.origin_node))
-        last = None
-        for index, event in enumerate(batch.events):
-            try:
-                prolog = self._prologs.read(event.document)
-            except InvalidEvent:
-                # It is refused later.
-                continue
+        # Malformed documents are refused later.
+        for index, prolog in self._prologs.read_changes(each.document for each in batch.events):
             reference = prolog.reference
-            if prolog is not last and reference is not None:
+            if reference is not None:
                 yield index, _Type(reference, variants.get(reference, reference), prolog.system_id)
-            last = prolog
 
     def _is_missing(self, type: _Type, batch: FlowBatch) -> bool:
         if self._dtds.get(type.text) is None and type.text not in self._pending_dtds:

@@ -7,13 +7,14 @@ with the parser's afterwards.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import attrs
 from lxml import etree
 
 from broker.dtd.reference import DtdReference
-from broker.errors import BadEnvelope, BadName, ForbiddenMarkup
+from broker.errors import BadEnvelope, BadName, ForbiddenMarkup, InvalidEvent
 from broker.event.encoding import is_utf8
 from broker.event.envelope import public_identifier
 from broker.event.reader import parse_public_identifier
@@ -78,6 +79,23 @@ class PrologReader:
                 self._known.clear()
             self._known[head] = prolog
         return prolog
+
+    def read_changes(self, documents: Iterable[bytes]) -> Iterator[tuple[int, Prolog]]:
+        """Yield each prolog that differs from the one before, with the index of its document.
+
+        Malformed ones are left out.
+        """
+        repeated: bytes | None = None
+        for index, document in enumerate(documents):
+            if repeated is not None and document.startswith(repeated):
+                continue
+            try:
+                prolog = self.read(document)
+            except InvalidEvent:
+                continue
+            yield index, prolog
+            is_known = self._last is not None and self._last[1] is prolog
+            repeated = self._last[0] if self._last is not None and is_known else None
 
 
 def check_prolog(prolog: Prolog, root: etree._Element) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from broker.dtd.reference import DtdReference
 from broker.errors import InvalidEvent
-from broker.matching.prolog import Prolog, PrologReader
+from broker.matching.prolog import ROOT_NAME, Prolog, PrologReader
 
 DOCTYPE = b"<!DOCTYPE Mspaces:Event PUBLIC '-//xmlbroker//DTD flight 1.0//EN' \"there\">"
 
@@ -52,6 +52,20 @@ def test_cached_prologs_give_the_same_result(documents: list[bytes]) -> None:
     reader = PrologReader()
     for document in documents + documents:
         assert _outcome(reader, document) == _outcome(PrologReader(), document)
+
+
+@given(st.lists(_PIECES.map(lambda text: text + b"<" + ROOT_NAME), max_size=6))
+def test_changes_name_the_prolog_of_each_document(documents: list[bytes]) -> None:
+    changes = dict(PrologReader().read_changes(documents))
+    present: Prolog | None = None
+    for index, document in enumerate(documents):
+        present = changes.get(index, present)
+        try:
+            expected = PrologReader().read(document)
+        except InvalidEvent:
+            assert index not in changes
+        else:
+            assert present == expected
 
 
 def _outcome(reader: PrologReader, document: bytes) -> object:
