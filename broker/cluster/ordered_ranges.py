@@ -160,7 +160,9 @@ class OrderedRanges:
         except ProtocolError as error:
             settled(error)
             return
-        events = [event for event in found if event.mark > cursor]
+        events = found
+        if events and events[0].mark <= cursor:
+            events = [event for event in found if event.mark > cursor]
         size = sum([len(event.document) for event in events])
         if self.waiting_bytes and self.waiting_bytes + size > MOST_WAITING_BYTES:
             settled(LogUnavailable("too many events wait for their order"))
