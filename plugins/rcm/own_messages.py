@@ -31,7 +31,7 @@ class _Stamped(NamedTuple):
 
     number: int
     time: int
-    """Of the first stamp; 0 if the events have none."""
+    """Of the first stamp; 0 if that is not known."""
     marks: list[Mark]
     records: list[bytes]
     """Without the entries."""
@@ -90,7 +90,12 @@ class OwnMessages:
         time = 0 if stamp is None else stamp.time
         marks, records = [event.mark for event in events], [event.record for event in events]
         newest = self._stamped[-1] if self._stamped else None
-        if newest is not None and newest.ends_before(number, time):
+        if not self._core.has_runs:
+            self._stamped += [
+                _Stamped(number + index, 0, [mark], [record])
+                for index, (mark, record) in enumerate(zip(marks, records, strict=True))
+            ]
+        elif newest is not None and newest.ends_before(number, time):
             newest.marks.extend(marks)
             newest.records.extend(records)
         else:
@@ -137,9 +142,8 @@ class OwnMessages:
         if stamped.marks[index : index + 1] != [mark]:
             return None
         before, stamped = stamped.cut(index)
-        most = min(len(stamped.marks), MOST_EVENTS) if self._core.has_runs else 1
         count = size = 0
-        for event, other in zip(events[begin : begin + most], stamped.marks, strict=False):
+        for event, other in zip(events[begin : begin + MOST_EVENTS], stamped.marks, strict=False):
             size += len(event.document) + len(stamped.records[count]) + EVENT_BYTES
             if event.mark != other or (count and size > MOST_RUN_BYTES):
                 break
