@@ -8,6 +8,7 @@ The bytes are a msgpack array with the shortest form of each element:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
@@ -20,6 +21,8 @@ MOST_LEAF_BYTES: Final = 512
 
 #: Sort key of an event in the order: stamp, tie, site, incarnation and number of its message.
 Key: TypeAlias = tuple[int, str, str, int, int]
+#: ClientId, its incarnation, its sequence number, and the time stamp of an event.
+Identity: TypeAlias = tuple[str, int, int, int]
 
 _MAX_SIGNED: Final = 2**63 - 1
 _Stamp: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=_MAX_SIGNED)]
@@ -61,9 +64,24 @@ def encode_leaf(leaf: Leaf) -> bytes:
     return encode_fields(leaf.key, identity, leaf.digest)
 
 
-def encode_fields(key: Key, identity: tuple[str, int, int, int], digest: bytes) -> bytes:
-    """Return a leaf. `identity` has ClientId, incarnation, sequence number and time stamp."""
+def encode_fields(key: Key, identity: Identity, digest: bytes) -> bytes:
+    """Return a leaf."""
     return _encode((*key, *identity, digest))
+
+
+def encode_run(
+    first: Key, identities: Sequence[Identity], documents: Sequence[bytes]
+) -> tuple[list[Key], list[bytes]]:
+    """Return keys and leaves of events whose stamps and numbers follow each other."""
+    stamp, tie, site, incarnation, number = first
+    count = len(documents)
+    keys = [(stamp + index, tie, site, incarnation, number + index) for index in range(count)]
+    digests = [sha256(each).digest() for each in documents]
+    data = [
+        _encode((*key, *identity, digest))
+        for key, identity, digest in zip(keys, identities, digests, strict=True)
+    ]
+    return keys, data
 
 
 def decode_leaf(data: bytes) -> Leaf:

@@ -20,6 +20,10 @@ def hash_leaf(data: bytes) -> bytes:
     return sha256(b"\0" + data).digest()
 
 
+def hash_leaves(leaves: Sequence[bytes]) -> list[bytes]:
+    return [sha256(b"\0" + data).digest() for data in leaves]
+
+
 def hash_node(left: bytes, right: bytes) -> bytes:
     return sha256(b"\1" + left + right).digest()
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from broker.order_certificates.certificate import SignedCertificate
 from broker.order_certificates.leaf import Key, Leaf, decode_leaf
-from broker.order_certificates.merkle import hash_leaf, root_of
-
-#: The key of an event, and its leaf as bytes.
-LeafBytes: TypeAlias = tuple[Key, bytes]
+from broker.order_certificates.merkle import hash_leaf, hash_leaves, root_of
 
 
 class BlockRoots(NamedTuple):
@@ -81,14 +78,14 @@ class Block:
             self._late.add(key)
         return True
 
-    def extend(self, leaves: Sequence[LeafBytes]) -> bool:
+    def extend(self, keys: Sequence[Key], data: Sequence[bytes]) -> bool:
         """Add leaves in time, whose keys rise. Return False, and add none, if one is not above all
         others."""
-        if self._keys and leaves[0][0] <= self._keys[-1]:
+        if self._keys and keys[0] <= self._keys[-1]:
             return False
-        self._keys += [key for key, _ in leaves]
-        self._data += [data for _, data in leaves]
-        self._hashes += [hash_leaf(data) for _, data in leaves]
+        self._keys += keys
+        self._data += data
+        self._hashes += hash_leaves(data)
         return True
 
     def set_late(self, key: Key) -> bool:

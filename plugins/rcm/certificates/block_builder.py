@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from itertools import groupby
 
 import attrs
 
@@ -24,7 +23,7 @@ from broker.order_certificates.certificate import (
 )
 from broker.order_certificates.leaf import Key, Leaf, decode_leaf, encode_identity, encode_leaf
 from broker.order_certificates.signing_key import SigningKey
-from plugins.rcm.certificates.block import Block, LeafBytes
+from plugins.rcm.certificates.block import Block
 from plugins.rcm.certificates.missing_ranges import MissingRanges
 
 QUIET = 2.0
@@ -107,19 +106,22 @@ class BlockBuilder:
             self._plan_signatures(beyond, now)
         self._plan_block(block, 1, now)
 
-    def add_leaves(self, leaves: Sequence[LeafBytes], now: float) -> None:
-        """Add events in time that are delivered together."""
-        for index, group in groupby(leaves, lambda leaf: leaf[0][0] // self.width):
-            together = list(group)
+    def add_leaves(self, keys: Sequence[Key], data: Sequence[bytes], now: float) -> None:
+        """Add events in time that are delivered together. Their keys rise."""
+        begin = 0
+        while begin < len(keys):
+            index = block_of(keys[begin][0], self.width)
+            end = bisect_left(keys, (index + 1) * self.width, begin, key=_stamp_of)
             block = self._find_or_open(index, now)
             is_usual = block is not None and block.has_leaves and not self._missing.is_open
-            if block is None or not is_usual or not block.extend(together):
-                for key, data in together:
-                    self.add_leaf(key, data, is_late=False, now=now)
-                continue
-            self._leaf_count += len(together)
-            self._missing.add_sites({key[2] for key, _ in together}, index)
-            self._plan_block(block, len(together), now)
+            if block is not None and is_usual and block.extend(keys[begin:end], data[begin:end]):
+                self._leaf_count += end - begin
+                self._missing.add_sites({key[2] for key in keys[begin:end]}, index)
+                self._plan_block(block, end - begin, now)
+            else:
+                for key, each in zip(keys[begin:end], data[begin:end], strict=True):
+                    self.add_leaf(key, each, is_late=False, now=now)
+            begin = end
 
     def _plan_block(self, block: Block, added: int, now: float) -> None:
         """Plan the signatures of a block, and of the next one, after events were added."""
@@ -343,3 +345,7 @@ class BlockBuilder:
 def _identity_of(leaf: Leaf) -> tuple[str, int, int]:
     client_id, _, sequence_number, incarnation = leaf.event_id
     return client_id, incarnation, sequence_number
+
+
+def _stamp_of(key: Key) -> int:
+    return key[0]

@@ -11,7 +11,7 @@ import msgspec
 
 from broker.event.order_entry import EntryFields, decode_entry_fields
 from broker.order_certificates.certificate import block_of, encode_certificate
-from broker.order_certificates.leaf import Key, digest_of, encode_fields
+from broker.order_certificates.leaf import Identity, Key, digest_of, encode_fields, encode_run
 from broker.order_certificates.merkle import path_of
 from broker.order_certificates.proof import (
     MOST_PAGE_LEAVES,
@@ -21,7 +21,7 @@ from broker.order_certificates.proof import (
 from broker.order_certificates.signing_key import PinnedKey
 from broker.streams.contract import CarriedEvent
 from broker.transport.order import MessageId, Stamp
-from plugins.rcm.certificates.block import Block, LeafBytes
+from plugins.rcm.certificates.block import Block
 from plugins.rcm.certificates.block_builder import BlockBuilder
 from plugins.rcm.certificates.exchange import CertificateExchange, describe_peer
 from plugins.rcm.certificates.packet import MARK
@@ -74,12 +74,13 @@ class SiteCertificates(GroupObserver):
         """Certify events that are delivered now, with their entries as annotations."""
         run = self._read_run(events)
         if run is not None:
-            self._builder.add_leaves(run, now)
+            self._builder.add_leaves(*run, now)
             return []
         found = [leaf for each in events if (leaf := self._read_leaf(each, now)) is not None]
         for is_late, leaves in groupby(found, itemgetter(2)):
             if not is_late:
-                self._builder.add_leaves([leaf[:2] for leaf in leaves], now)
+                keys, encoded, _ = zip(*leaves, strict=True)
+                self._builder.add_leaves(keys, encoded, now)
                 continue
             for key, data, _ in leaves:
                 self._builder.add_leaf(key, data, is_late=True, now=now)
@@ -188,8 +189,8 @@ class SiteCertificates(GroupObserver):
 
     # ----------------------------------------------------------------- events
 
-    def _read_run(self, events: Sequence[CarriedEvent]) -> list[LeafBytes] | None:
-        """Return the leaves of a run that is in time; None for other events.
+    def _read_run(self, events: Sequence[CarriedEvent]) -> tuple[list[Key], list[bytes]] | None:
+        """Return keys and leaves of a run that is in time; None for other events.
 
         Only its first and last entry are decoded. Numbers and stamps rise within a flow, so those
         between follow each other. An event behind one in time is not late: its stamp is higher
@@ -205,14 +206,11 @@ class SiteCertificates(GroupObserver):
         after = len(events) - 1
         if keys[1] != (stamp + after, tie, site, incarnation, number + after):
             return None
-        leaves: list[LeafBytes] = []
-        for index, event in enumerate(events):
-            key = (stamp + index, tie, site, incarnation, number + index)
-            data = _encode_leaf(key, event)
-            if data is None:
-                return None
-            leaves.append((key, data))
-        return leaves
+        try:
+            identities = [_read_identity(event.record) for event in events]
+        except (msgspec.MsgspecError, ValueError):
+            return None
+        return encode_run(keys[0], identities, [event.document for event in events])
 
     def _read_leaf(self, event: CarriedEvent, now: float) -> tuple[Key, bytes, bool] | None:
         """Return key and leaf of an event, and whether it is late."""
@@ -247,8 +245,13 @@ def _is_in_time(fields: EntryFields) -> bool:
 def _encode_leaf(key: Key, event: CarriedEvent) -> bytes | None:
     """Return the leaf of an event; None for a malformed record."""
     try:
-        record = _decode_record(event.record)
+        identity = _read_identity(event.record)
     except (msgspec.MsgspecError, ValueError):
         return None
-    event_id = record.client_id, record.incarnation, record.sequence_number, record.timestamp
-    return encode_fields(key, event_id, digest_of(event.document))
+    return encode_fields(key, identity, digest_of(event.document))
+
+
+def _read_identity(record: bytes) -> Identity:
+    """Raises `msgspec.MsgspecError` or ValueError."""
+    found = _decode_record(record)
+    return found.client_id, found.incarnation, found.sequence_number, found.timestamp
