@@ -99,9 +99,10 @@ class Observers:
         self._observers += [each for each in observers if each is not None]
 
     def call(self, method: Callable[[GroupObserver, float], Iterable[GroupEffect]]) -> None:
-        """Call a method of each with the present time, and apply its effects."""
-        for each in self._observers:
-            self._runner.call(method, each)
+        """Call a method of each with the present time, and apply the effects."""
+        self._runner.call(
+            lambda now: [effect for each in self._observers for effect in method(each, now)]
+        )
 
     def deliver(self, delivery: DeliverBatch) -> None:
         """Call it before the delivery, which may be taken back at once."""
@@ -129,7 +130,8 @@ class Observers:
         """Take the marked packets of a site. Those for parts that do not run here are dropped."""
         for each in self._observers:
             packets = [one for one in messages if one.startswith(each.mark)]
-            self._runner.call(each.receive, site, packets)
+            if packets:
+                self._runner.call(each.receive, site, packets)
 
     def snapshot(self) -> dict[str, object]:
         found = [each.snapshot() for each in self._observers]
