@@ -22,8 +22,8 @@ from plugins.rcm.certificates.peer import Peer
 from plugins.rcm.certificates.token_bucket import PAGE_COST
 from plugins.rcm.effects import EndLink, GroupEffect, SendPacket
 
-#: Seconds between two packets of certificates to one site.
-SEND_INTERVAL = 0.25
+#: Seconds between two packets of certificates to one site; the second one while more wait.
+SEND_INTERVAL, BACKLOG_INTERVAL = 1.0, 0.25
 #: Seconds between two looks at differences.
 CHECK_INTERVAL = 1.0
 
@@ -84,7 +84,8 @@ class CertificateExchange:
             self._send_at = None
             effects += self._send_certificates()
             if effects:
-                self._send_at = now + SEND_INTERVAL
+                has_more = any(each.is_connected and each.unsent for each in self.peers.values())
+                self._send_at = now + (BACKLOG_INTERVAL if has_more else SEND_INTERVAL)
         if self._check_at is not None and now >= self._check_at:
             self._check_at = None
             for peer in self.peers.values():
