@@ -38,11 +38,11 @@ FLOW = make_flow("0a", "ops.>")
 RECORD = msgpack.packb(["feed", 7, 1, 1, "ops.zbw", "flight", "1.0", "med", "live"])
 
 
-def make_group(site: str) -> Group:
+def make_group(site: str, sites: Sequence[str] = SITES) -> Group:
     variant = VARIANTS["logical"]
     core = variant.create_core(site, 1, OrderSettings(), 0)
     group = Group(
-        *(site, 1, SITES, ["ops.>"], core, variant.create_codec(SITES)),
+        *(site, 1, sites, ["ops.>"], core, variant.create_codec(sites)),
         *(Entries(GroupName("ops-order", "logical"), core, lambda _: 0), lambda now: round(now)),
     )
     group.origins["a"] = "0a"
@@ -356,6 +356,24 @@ def test_events_that_wait_for_their_types_keep_their_stamps_and_are_placed_anew(
     ]
     stamps = [decode_order_entry(event.annotation) for event in publisher.logged]
     assert [each.stamp for each in found if each] == [each.stamp for each in stamps if each]
+
+
+def test_an_event_that_waits_while_its_site_is_disconnected_is_recovered() -> None:
+    publisher, group = Publisher(), make_group("b", "abc")
+    publisher.publish()
+    for site in "ac":
+        assert group.accept_answer(site, group.make_offer(site, 0.0), 0.0) is not None
+    group.receive("a", publisher.sent[0], 1.0)
+    # It waits for the clock of c.
+    assert delivered(group.order(batch_of(publisher.logged), 1.0)) == []
+    assert delivered(group.disconnect("a", LinkState.DISCONNECTED, 2.0)) == []
+    (event,) = (
+        event
+        for effect in group.disconnect("c", LinkState.SUSPECTED, 2.5)
+        for event in _events_of(effect)
+    )
+    entry = decode_order_entry(event.annotation)
+    assert entry is not None and entry.is_recovered and not entry.is_late
 
 
 def _events_of(effect: GroupEffect) -> Sequence[CarriedEvent]:

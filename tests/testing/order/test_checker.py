@@ -88,6 +88,26 @@ def test_a_late_message_of_an_outage_is_no_violation() -> None:
     assert check(built.run) == []
 
 
+def test_a_message_that_waits_while_its_site_is_disconnected_is_no_violation() -> None:
+    """The group marks it as recovered (R26)."""
+    built = Built()
+    built.isolate_c(20.0, 30.0)
+    waiting = built.send("a", 19.0)
+    built.deliver("a", waiting, 19.5, 20)
+    built.deliver("b", waiting, 19.5, 20)
+    built.tell(90.0, "c", "a", LinkState.DISCONNECTED)
+    received = built.run.received["c", 1]
+    built.deliver("c", waiting, 91.0, 20)
+
+    def text_of() -> str:
+        return " ".join(each.text for each in check(built.run))
+
+    received[waiting] = 19.2
+    assert "of a disconnected site" not in text_of()
+    received[waiting] = 90.5
+    assert "of a disconnected site" in text_of()
+
+
 def test_sites_that_see_each_other_know_the_same_sites() -> None:
     built = Built()
     built.run.members = {site: frozenset(SITES) for site in SITES}

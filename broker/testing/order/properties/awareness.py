@@ -123,11 +123,14 @@ def _is_covered(connected: Intervals, waived: list[Interval], begin: float, end:
 
 def _messages_of_disconnected_sites(run: Run, timeline: Timeline) -> Iterator[Violation]:
     for process, deliveries in run.deliveries.items():
+        arrivals = run.received.get(process, {})
         for each in deliveries:
             # What still comes of a site that has left is marked as recovered.
             if each.id.site != process[0] and each.id.site not in run.left:
                 key = process[0], each.id.site, LinkState.DISCONNECTED
-                if timeline.states.get(key, Intervals()).covers(each.time, each.time):
+                # So is what waited for its order when the site was disconnected.
+                arrival = arrivals.get(each.id, each.time)
+                if timeline.states.get(key, Intervals()).covers(arrival, each.time):
                     text = f"{process[0]} got {each.id} of a disconnected site"
                     yield Violation(each.time, Property.AWARENESS, text)
 
