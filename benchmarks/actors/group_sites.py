@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -142,6 +143,8 @@ async def play(task: dict[str, Any]) -> None:
                 report("done", kind=kind, messages=messages, **await group.run(messages))
         await gatherResults([group.stop() for group in groups.values()])
     if reactor.running:
+        # The caller may end this process at the same time.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         reactor.stop()
 
 
