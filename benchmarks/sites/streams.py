@@ -12,7 +12,7 @@ from benchmarks.actors.subscribe import EVERYTHING
 from benchmarks.harness.actor import Actor
 from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.flow import TIMEOUT
-from benchmarks.harness.group_nodes import start_group
+from benchmarks.harness.group_nodes import read_stack, start_group
 from benchmarks.harness.node_process import NodeProcess
 from benchmarks.harness.report import Floor, Sheet, format_number
 from benchmarks.harness.usage import cpu_seconds
@@ -30,6 +30,9 @@ ROUNDS: Final = 3
 FLOOR: Final = 0.5
 #: With all variants compared, at least this part of the rate of one.
 COMPARISON_FLOOR: Final = 2 / 3
+#: Of the links of `rcm`. A flood fills smaller buffers, and then events come from logs: that would
+#: measure how long the processors happen to delay a receiver.
+_BUFFER: Final = "send_buffer_bytes = 67108864\n"
 #: A delayed subscriber must not miss events.
 _QUEUE: Final = "[queue]\nevents = 1000000\n"
 
@@ -42,6 +45,8 @@ class StreamRun:
     cpu: list[float]
     """Processor seconds of each node. The publisher is at the first one."""
     dropped: int
+    refused: int = 0
+    """Messages that the links of the first node refused: their events come from its log."""
 
     @property
     def rate(self) -> float:
@@ -66,8 +71,9 @@ def measure(context: BenchmarkContext) -> list[StreamRun]:
 def measure_run(context: BenchmarkContext, use: str, portions: Sequence[int]) -> StreamRun:
     """The last portion is measured, earlier ones warm up. Each other node has a subscriber."""
     with context.empty_folder() as folder:
-        further = COMPARE + _QUEUE if use == COMPARED else _QUEUE
-        nodes = start_group(context.children, folder, use.split(",")[0], 3, further)
+        stack = use.split(",")[0]
+        further = {"mspaces": "", "rcm": _BUFFER, COMPARED: _BUFFER + COMPARE}[use] + _QUEUE
+        nodes = start_group(context.children, folder, stack, 3, further)
         subscribers = [_start_subscriber(context, node, portions) for node in nodes[1:]]
         for each in subscribers:
             each.wait_for("ready", TIMEOUT)
@@ -85,11 +91,12 @@ def measure_run(context: BenchmarkContext, use: str, portions: Sequence[int]) ->
             used = [cpu_seconds(node.pid) - past for node, past in zip(nodes, before, strict=True)]
         for actor in (*subscribers, publisher):
             actor.stop()
+        refused = int(read_stack(nodes[0]).get("lost_sends", 0))
         for node in nodes:
             node.stop()
     seconds = max([sent["ended"], *(each["ended"] for each in came)]) - sent["began"]
     dropped = sum(each["dropped"] for each in came)
-    return StreamRun(use, portions[-1], seconds, used, dropped)
+    return StreamRun(use, portions[-1], seconds, used, dropped, refused)
 
 
 def _start_subscriber(
@@ -111,11 +118,12 @@ def make_sheet(runs: Sequence[StreamRun]) -> Sheet:
                 f"{format_number(min(rates))}-{format_number(max(rates))}",
                 *(f"{cost:.1f}" for cost in costs),
                 str(sum(each.dropped for each in ours)),
+                str(sum(each.refused for each in ours)),
             ]
         )
     return Sheet(
         "A stream from node a to subscribers at b and c, over TCP on loopback",
-        ["stack", "events/s", "min-max", "a us", "b us", "c us", "dropped"],
+        ["stack", "events/s", "min-max", "a us", "b us", "c us", "dropped", "refused"],
         rows,
     )
 
