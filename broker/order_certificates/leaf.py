@@ -69,7 +69,7 @@ def encode_fields(key: Key, identity: Identity, digest: bytes) -> bytes:
     return _encode((*key, *identity, digest))
 
 
-def encode_run(
+def encode_leaves(
     first: Key, identities: Sequence[Identity], documents: Sequence[bytes]
 ) -> tuple[list[Key], list[bytes]]:
     """Return keys and leaves of events whose stamps and numbers follow each other."""

@@ -9,9 +9,9 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from broker.event.order_entry import EntryFields, decode_entry_fields
+from broker.event.order_entry import EntryFields, decode_entry_fields, encode_run
 from broker.order_certificates.certificate import block_of, encode_certificate
-from broker.order_certificates.leaf import Identity, Key, digest_of, encode_fields, encode_run
+from broker.order_certificates.leaf import Identity, Key, digest_of, encode_fields, encode_leaves
 from broker.order_certificates.merkle import path_of
 from broker.order_certificates.proof import (
     MOST_PAGE_LEAVES,
@@ -192,25 +192,23 @@ class SiteCertificates(GroupObserver):
     def _read_run(self, events: Sequence[CarriedEvent]) -> tuple[list[Key], list[bytes]] | None:
         """Return keys and leaves of a run that is in time; None for other events.
 
-        Only its first and last entry are decoded. Numbers and stamps rise within a flow, so those
-        between follow each other. An event behind one in time is not late: its stamp is higher
-        than all that were delivered. Recovered events may have no stamp.
+        Only its first entry is decoded: those of the others must be the bytes that follow from it.
         """
-        if len(events) < 2:
+        first = self._read_entry(events[0]) if len(events) > 1 else None
+        key = None if first is None else _key_of(first)
+        if first is None or key is None:
             return None
-        ends = [self._read_entry(events[index]) for index in (0, -1)]
-        keys = [_key_of(each) for each in ends if each is not None and _is_in_time(each)]
-        if len(keys) < 2 or keys[0] is None:
-            return None
-        stamp, tie, site, incarnation, number = keys[0]
-        after = len(events) - 1
-        if keys[1] != (stamp + after, tie, site, incarnation, number + after):
+        stack, site, incarnation, number, stamp, variant, bound, _, _, _, _, tie = first
+        id = site, incarnation, number
+        entries = encode_run(stack, id, stamp, variant, bound, tie, len(events))
+        records = [event.record for event in events]
+        if not all(map(bytes.endswith, records, entries)):
             return None
         try:
-            identities = [_read_identity(event.record) for event in events]
+            identities = list(map(_read_identity, records))
         except (msgspec.MsgspecError, ValueError):
             return None
-        return encode_run(keys[0], identities, [event.document for event in events])
+        return encode_leaves(key, identities, [event.document for event in events])
 
     def _read_leaf(self, event: CarriedEvent, now: float) -> tuple[Key, bytes, bool] | None:
         """Return key and leaf of an event, and whether it is late."""
@@ -235,11 +233,6 @@ def _key_of(fields: EntryFields) -> Key | None:
     """Return the key of an event; None if it has no stamp."""
     _, site, incarnation, number, stamp, *_, tie = fields
     return None if stamp is None else (stamp, tie or site, site, incarnation, number)
-
-
-def _is_in_time(fields: EntryFields) -> bool:
-    is_late, _, _, is_recovered = fields[7:11]
-    return not is_late and not is_recovered
 
 
 def _encode_leaf(key: Key, event: CarriedEvent) -> bytes | None:

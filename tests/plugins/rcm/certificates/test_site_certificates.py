@@ -92,6 +92,17 @@ def test_a_run_has_the_leaves_of_its_events(seed: int) -> None:
         assert together.show_block(start, 0, 2.0) == alone.show_block(start, 0, 2.0)
 
 
+def test_an_event_inside_of_a_run_may_have_another_place() -> None:
+    """A sequencer that lacked the event before it has numbered it."""
+    events = [make_event(1, 10), make_event(2, 3, is_late=True), make_event(3, 12)]
+    together, alone = make_site(), make_site()
+    together.deliver("flow", events, 1.0)
+    for event in events:
+        alone.deliver("flow", [event], 1.0)
+    assert proof_of(together, 2).leaf == proof_of(alone, 2).leaf
+    assert together.show_block(0, 0, 2.0) == alone.show_block(0, 0, 2.0)
+
+
 def test_a_block_that_has_changed_is_signed_for_its_proof() -> None:
     site = make_site()
     site.exchange.connect("b", 1.0)
