@@ -30,9 +30,6 @@ ROUNDS: Final = 3
 FLOOR: Final = 0.5
 #: With all variants compared, at least this part of the rate of one.
 COMPARISON_FLOOR: Final = 2 / 3
-#: Of the links of `rcm`. A flood fills smaller buffers, and then events come from logs: that would
-#: measure how long the processors happen to delay a receiver.
-_BUFFER: Final = "send_buffer_bytes = 67108864\n"
 #: A delayed subscriber must not miss events.
 _QUEUE: Final = "[queue]\nevents = 1000000\n"
 
@@ -71,9 +68,8 @@ def measure(context: BenchmarkContext) -> list[StreamRun]:
 def measure_run(context: BenchmarkContext, use: str, portions: Sequence[int]) -> StreamRun:
     """The last portion is measured, earlier ones warm up. Each other node has a subscriber."""
     with context.empty_folder() as folder:
-        stack = use.split(",")[0]
-        further = {"mspaces": "", "rcm": _BUFFER, COMPARED: _BUFFER + COMPARE}[use] + _QUEUE
-        nodes = start_group(context.children, folder, stack, 3, further)
+        further = COMPARE + _QUEUE if use == COMPARED else _QUEUE
+        nodes = start_group(context.children, folder, use.split(",")[0], 3, further)
         subscribers = [_start_subscriber(context, node, portions) for node in nodes[1:]]
         for each in subscribers:
             each.wait_for("ready", TIMEOUT)
