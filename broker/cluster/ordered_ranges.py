@@ -156,13 +156,12 @@ class OrderedRanges:
     def _add_received(self, received: ReceivedRange, cursor: Mark, settled: Settled) -> None:
         flow, span = received.frame.origin, received.range
         try:
-            found = received.frame.events_for(received.index)
+            events = list(received.frame.events_for(received.index))
         except ProtocolError as error:
             settled(error)
             return
-        events = found
         if events and events[0].mark <= cursor:
-            events = [event for event in found if event.mark > cursor]
+            events = [event for event in events if event.mark > cursor]
         size = sum([len(event.document) for event in events])
         if self.waiting_bytes and self.waiting_bytes + size > MOST_WAITING_BYTES:
             settled(LogUnavailable("too many events wait for their order"))

@@ -35,7 +35,7 @@ class DeliveredEntries:
         self._origin = origin
         withheld = WithheldFlows(tables.histories.withheld_intervals(txn))
         self._flows = KnownFlows(origin, tables.histories.flow_intervals(txn), withheld)
-        self._covered = tables.origins.covered(txn)
+        self._covered = tables.origins.covered(txn) if withheld.intervals else {}
 
     def read_columns(self, chunk: StoredChunk, start: int, most: int) -> tuple[ChunkColumns, bool]:
         """Return at most `most` events from the serial `start` on, with the stamps of their

@@ -14,7 +14,7 @@ import lmdb
 from broker.archive.chunk_columns import ChunkColumns
 from broker.errors import LogCorrupt, LogUnavailable
 from broker.event.place import Mark
-from broker.log.archived_events import read_columns, read_moved
+from broker.log.archive_reads import read_columns, read_moved
 from broker.log.file_size import FileSize
 from broker.log.history import HistoryChain
 from broker.log.log_verification import Verification
@@ -82,12 +82,12 @@ class ExternalReader:
             return self._tables.histories.read_chain(txn)
 
     def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
-        """See `broker.log.archived_events.read_columns`."""
+        """See `broker.log.archive_reads.read_columns`."""
         with self._reading() as txn:
             return read_columns(txn, self._tables, self.origin, after, max_events, max_bytes)
 
     def read_moved(self, after: int) -> tuple[list[LoggedEvent], int]:
-        """See `broker.log.archived_events.read_moved`."""
+        """See `broker.log.archive_reads.read_moved`."""
         with self._reading() as txn:
             return read_moved(txn, self._tables, self.origin, after)
 

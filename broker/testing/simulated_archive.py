@@ -20,7 +20,7 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveUnavailable, BrokerError
 from broker.event.place import Mark
-from broker.log.archived_events import read_columns, read_moved
+from broker.log.archive_reads import read_columns, read_moved
 from broker.log.history import HistoryChain
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent

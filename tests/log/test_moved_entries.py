@@ -12,7 +12,7 @@ from broker.event.flow import CarryingPatterns, make_flow
 from broker.event.order_entry import OrderEntry, decode_order_entry, encode_order_entry
 from broker.event.site_notice import MovedMessage
 from broker.event.stream import StreamPattern
-from broker.log import archived_events, moved_entries
+from broker.log import archive_reads, moved_entries
 from broker.log.commit import Commit, Retention
 from broker.log.damage import DamageFound
 from broker.log.delivered_entries import NotDelivered
@@ -140,9 +140,7 @@ def archived(log: LogFile, after: int = 0) -> list[tuple[int, int | None]]:
     found = []
     with log._reading() as txn:
         place = log.bounds.epoch, after
-        for columns in archived_events.read_columns(
-            txn, log._tables, log.origin, place, 9, 1 << 20
-        ):
+        for columns in archive_reads.read_columns(txn, log._tables, log.origin, place, 9, 1 << 20):
             rows = chunks_to_batch([columns])
             offsets, stamps = (rows.column(name).to_pylist() for name in ("offset", "stack_order"))
             found += list(zip(offsets, stamps, strict=True))
@@ -170,7 +168,7 @@ def test_the_archive_gets_own_events_that_have_moved(ordered: LogFile) -> None:
 
     def read_moved(after: int) -> tuple[list[tuple[int, OrderEntry | None]], int]:
         with ordered._reading() as txn:
-            found, key = archived_events.read_moved(txn, ordered._tables, ordered.origin, after)
+            found, key = archive_reads.read_moved(txn, ordered._tables, ordered.origin, after)
         rows = [(each.offset, decode_order_entry(annotation_of(each.record))) for each in found]
         return rows, key
 
