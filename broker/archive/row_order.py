@@ -49,7 +49,7 @@ def _sort_order(rows: pa.Table) -> tuple[Any, Any, bool]:
 
 def _sort_keys(rows: pa.Table) -> tuple[Any, Any, Any]:
     return (
-        _ranks(rows.column("origin")),
+        rank_names(rows.column("origin")),
         rows.column("epoch").to_numpy(),
         rows.column("offset").to_numpy(),
     )
@@ -61,11 +61,11 @@ def _stamp_keys(rows: pa.Table) -> tuple[Any, Any, Any]:
     return (
         orders.is_null().to_numpy(),
         orders.fill_null(0).to_numpy(),
-        np.zeros(rows.num_rows) if sites is None else _ranks(sites),
+        np.zeros(rows.num_rows) if sites is None else rank_names(sites),
     )
 
 
-def _ranks(column: pa.ChunkedArray) -> Any:
+def rank_names(column: pa.ChunkedArray) -> Any:
     """Return the ranks of names; null is before all others."""
     names = column.combine_chunks()
     if not pa.types.is_dictionary(names.type):

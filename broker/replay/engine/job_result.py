@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from broker.archive.row_order import sort_by_stamp
+from broker.archive.row_order import rank_names, sort_by_stamp
 from broker.replay.engine.request_scope import RequestScopes, dictionary_codes, integer_column
 from broker.replay.ordering import (
     Integers,
@@ -84,7 +84,7 @@ class JobResult:
             stacks=StackPlaces(
                 np.where(orders.is_null(), -1, stack),
                 integer_column(orders.fill_null(0)),
-                _rank_names(_combined_column(found, "stack_site").fill_null("")),
+                rank_names(found.column("stack_site")),
             ),
         )
 
@@ -173,13 +173,6 @@ class JobResult:
 def _combined_column(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name).combine_chunks()
     return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-
-
-def _rank_names(column: pa.Array) -> Integers:
-    """Return numbers in the order of the names."""
-    names, codes = dictionary_codes(column)
-    numbers = {name: number for number, name in enumerate(sorted(each or "" for each in names))}
-    return np.array([numbers[name or ""] for name in names], dtype=np.int64)[codes]
 
 
 def _positions_in(column: pa.Array, names: Sequence[str | None]) -> Integers:
