@@ -165,5 +165,7 @@ class FlowExchange:
             return
         span = Range(state.address, after, upto, is_unfiltered=is_unfiltered)
         frame = make_local_frame(flow, origin_node, span, events)
-        received = ReceivedRange(span, frame, 0, is_carried=True)
+        received = ReceivedRange(
+            *(span, frame, 0), is_carried=True, is_in_order=self._driver.ordered.orders(flow)
+        )
         self._driver.call(traffic.receive_range, received)

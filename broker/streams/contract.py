@@ -331,7 +331,8 @@ class IOrderingTransport(IAnnotatingTransport):
     each is delivered.
 
     Each node logs them in the order of `ITransportContext.deliver`, whatever its subscriptions
-    want. The network brings missing events before later ones of their flow.
+    want. The network brings missing events before later ones of their flow. It requests them at
+    once, since batches of a flow for `ITransportContext.receive` come in its order, too.
     """
 
     def order(batch: FlowBatch, is_recovered: bool) -> None:

@@ -19,6 +19,9 @@ class ReceivedRange:
     """No node has the unavailable events."""
     is_carried: bool = False
     """Another transport than that of the network of clusters brought it."""
+    is_in_order: bool = False
+    """Its transport brings the ranges of a flow in their order: what is missing before it is lost,
+    and not under way."""
     is_copy: bool = False
     """Own withheld events (`broker.log.known_flows`), which are logged again."""
 

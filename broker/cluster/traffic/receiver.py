@@ -3,8 +3,9 @@
 Here an origin stands for one of its flows (`broker.event.flow`).
 
 A range that starts after the position reveals a missing range. It is held for `REORDER_SECONDS`,
-since frames on different routes overtake each other. Then the node requests a page from the origin
-node, with backoff until an answer arrives.
+since frames on different routes overtake each other, except for ranges of a transport that brings
+them in order. Then the node requests a page from the origin node, with backoff until an answer
+arrives.
 
 While this node's interest is not active everywhere, all ranges are held: senders may not have
 received all of it, so ranges may lack events.
@@ -325,7 +326,7 @@ class Receiver:
                 return []
             self.counts.holes += is_counted
             missing = self._missing[origin] = MissingRange(
-                received.frame.origin_node, now + _reorder_seconds(origin), now, was_silent
+                received.frame.origin_node, now + _wait_before(received), now, was_silent
             )
         missing.target = received.frame.origin_node
         missing.is_unfiltered |= was_silent
@@ -363,7 +364,7 @@ class Receiver:
                 missing.since = now
                 missing.requests.clear()
                 missing.backoff.report_progress()
-                wait = RETRY_SECONDS if has_more else _reorder_seconds(origin)
+                wait = RETRY_SECONDS if has_more else _wait_before(missing.held[0])
                 missing.request_at = now + wait
         else:
             del self._missing[origin]
@@ -379,6 +380,11 @@ class Receiver:
         path = self._histories.path_to(origin_of(origin), after)
         may_drop = not missing.is_unfiltered and self._may_drop(origin)
         return RequestPage(node, origin, after, missing.is_unfiltered, path, may_drop)
+
+
+def _wait_before(held: ReceivedRange) -> float:
+    """Return the seconds in which what is missing before a range may still come by itself."""
+    return 0.0 if held.is_in_order else _reorder_seconds(held.frame.origin)
 
 
 def _reorder_seconds(flow: str) -> float:

@@ -27,6 +27,18 @@ def test_another_transport_has_a_grace_before_its_events_are_requested() -> None
     assert plain(log.receiver.handle_timeout(101.0 + FLOW_GRACE_SECONDS)) == [("ask", 9)]
 
 
+def test_what_is_missing_before_a_range_of_a_transport_in_order_is_requested_at_once() -> None:
+    log = Log(**{FLOW: (1, 3)})
+    assert log.receive(9, 12, origin=FLOW, now=100.0, in_order=True) == []
+    assert log.receiver.next_timeout() == 100.0
+    assert plain(log.receiver.handle_timeout(100.0)) == [("ask", 3)]
+    # The page fills a part: what is missing behind it is requested at once, too.
+    assert log.receive(3, 6, origin=FLOW, now=100.1) == [("take", 3, 6, 3)]
+    assert plain(log.receiver.handle_timeout(100.1)) == [("ask", 6)]
+    assert log.receive(6, 9, origin=FLOW, now=100.2) == [("take", 6, 9, 6), ("take", 9, 12, 9)]
+    assert log.receiver.next_timeout() is None
+
+
 class Senders:
     """Of an origin whose newest place is `newest`."""
 

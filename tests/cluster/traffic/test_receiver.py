@@ -53,6 +53,7 @@ class Log:
         since: int | None = None,
         gone: int | None = None,
         dropped: int = 0,
+        in_order: bool = False,
         now: float = 0.0,
     ) -> list[object]:
         span = Range(
@@ -61,9 +62,9 @@ class Log:
             first_after=None if since is None else (1, since),
             dropped=(DroppedCount(0, dropped, False),) if dropped else (),
         )
-        return plain(
-            self.receiver.receive_range(ReceivedRange(span, frame([span], origin=origin), 0), now)
-        )
+        made = frame([span], origin=origin)
+        received = ReceivedRange(span, made, 0, is_in_order=in_order)
+        return plain(self.receiver.receive_range(received, now))
 
     def lose(self, upto: int | None, *, home: Address = HOME, now: float = 0.0) -> list[object]:
         empty = frame([Range(ME, (0, 0), (0, 0))])
