@@ -31,7 +31,7 @@ NAMES: Final = (
     "memory",
     "content",
     "links",
-    "certificates",
+    "group",
     "line",
     "network",
     "archive",

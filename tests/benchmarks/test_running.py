@@ -47,7 +47,7 @@ def saved(folder: Path, name: str) -> Any:
 def test_the_list_names_every_benchmark() -> None:
     output, _ = started("--list").communicate(timeout=30)
     assert [line.split()[0] for line in output.splitlines()] == [
-        *("node", "latency", "path", "memory", "content", "links", "certificates", "line"),
+        *("node", "latency", "path", "memory", "content", "links", "group", "line"),
         *("network", "archive", "ingest", "replay", "recover", "jetstream", "rcm"),
     ]
 

@@ -1,0 +1,258 @@
+"""Cost of order certificates and of compared variants, at the sites of a group.
+
+The publisher is at site `a`, the subscriber at `c`. Groups with and without these parts run at the
+same time, so that a disturbance hits all.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from benchmarks.actors.subscribe import EVERYTHING
+from benchmarks.harness.actor import Actor
+from benchmarks.harness.context import BenchmarkContext
+from benchmarks.harness.failure import BenchmarkFailed
+from benchmarks.harness.flow import TIMEOUT
+from benchmarks.harness.node_process import NodeProcess
+from benchmarks.harness.node_status import read_status
+from benchmarks.harness.report import Floor, Report, Sheet, format_number
+from benchmarks.harness.usage import cpu_seconds
+from broker.order_certificates.signing_key import SigningKey
+from examples.free_ports import free_port
+
+DESCRIPTION: Final = "processor time that certificates and compared variants cost a group"
+
+SITES: Final = "abc"
+NOTHING, CERTIFICATES, COMPARISON = "nothing", "certificates", "comparison"
+#: The orders, and what is measured beside them.
+MEASURED: Final = {
+    "hybrid": (NOTHING, CERTIFICATES, COMPARISON),
+    "sequencer": (NOTHING, CERTIFICATES),
+}
+#: Of the rate of a group with nothing beside its order.
+FLOORS: Final = {CERTIFICATES: 0.9, COMPARISON: 2 / 3}
+#: Events in a PUBLISH message.
+BATCH: Final = 100
+ROUNDS: Final = 5
+EVENTS: Final = 6_000
+WARM_UP: Final = 2_000
+#: Events a second, carried by all groups together on the reference machine.
+RATE: Final = 1_000.0
+_PATIENCE: Final = 30.0
+_GLANCE: Final = 0.2
+_COMPARE: Final = 'compare = ["logical", "sequencer", "real-time", "hybrid"]\n'
+_QUEUE: Final = "[queue]\nevents = 1000000\n"
+
+
+@attrs.frozen
+class Run:
+    order: str
+    extra: str
+    """What runs beside the order."""
+    events: int
+    seconds: float
+    cpu: Sequence[float]
+    """Processor seconds of each site."""
+    signatures: int
+
+    @property
+    def microseconds(self) -> float:
+        """Processor time of all sites for one event."""
+        return 1e6 * sum(self.cpu) / self.events
+
+
+def run(context: BenchmarkContext) -> Report:
+    rounds = 1 if context.quick else ROUNDS
+    portions = [200, 400] if context.quick else [WARM_UP, EVENTS]
+    runs = []
+    for number in range(1, rounds + 1):
+        for order in MEASURED:
+            context.report_progress(f"round {number} of {rounds}: {order}")
+            runs += measure_order(context, order, portions)
+    return report(runs)
+
+
+def measure_order(context: BenchmarkContext, order: str, portions: Sequence[int]) -> list[Run]:
+    """Run all groups of an order. The last portion is measured."""
+    with context.empty_folder() as folder:
+        groups = [
+            _Group(context, folder / extra, order, extra, portions) for extra in MEASURED[order]
+        ]
+        for index in range(len(portions)):
+            for each in groups:
+                each.wait_until_ready(index)
+            for each in groups:
+                each.start_portion()
+            for each in groups:
+                each.end_portion()
+        return [each.stop() for each in groups]
+
+
+class _Group:
+    """Three sites with a publisher and a subscriber."""
+
+    def __init__(
+        self,
+        context: BenchmarkContext,
+        folder: Path,
+        order: str,
+        extra: str,
+        portions: Sequence[int],
+    ) -> None:
+        self._order = order
+        self._extra = extra
+        self._events = portions[-1]
+        self._nodes = _start_sites(context, folder, order, extra)
+        task: dict[str, Any] = {"endpoint": self._nodes[-1].endpoint, "subscribers": 1}
+        task |= {"portions": portions, "query": EVERYTHING}
+        self._subscriber = Actor(context.children, "subscribe", task)
+        task = {"endpoint": self._nodes[0].endpoint, "batch": BATCH, "rate": RATE}
+        self._subscriber.wait_for("ready", TIMEOUT)
+        self._publisher = Actor(
+            context.children, "publish_prebuilt", {**task, "portions": portions}
+        )
+        self._before: Sequence[float] = ()
+        self._cpu: Sequence[float] = ()
+        self._seconds = 0.0
+
+    def wait_until_ready(self, portion: int) -> None:
+        self._publisher.wait_for("ready", TIMEOUT)
+        if portion:
+            self._subscriber.wait_for("ready", TIMEOUT)
+
+    def start_portion(self) -> None:
+        self._before = [cpu_seconds(node.pid) for node in self._nodes]
+        self._subscriber.start_run()
+        self._publisher.start_run()
+
+    def end_portion(self) -> None:
+        sent = self._publisher.wait_for("done", TIMEOUT)
+        came = self._subscriber.wait_for("done", TIMEOUT)
+        after = [cpu_seconds(node.pid) for node in self._nodes]
+        self._cpu = [now - past for now, past in zip(after, self._before, strict=True)]
+        self._seconds = came["ended"] - sent["began"]
+
+    def stop(self) -> Run:
+        """Return the last portion. Raises `BenchmarkFailed` if the sites do not agree."""
+        self._publisher.stop()
+        self._subscriber.stop()
+        states = [_stack_of(node) for node in self._nodes]
+        for node in self._nodes:
+            node.stop()
+        peers = [row for each in states for row in each["peers"]]
+        if any(row.get("different") or row.get("rejected") for row in peers):
+            raise BenchmarkFailed(f"the sites do not agree: {states}")
+        signatures = sum(each.get("certificate_signatures", 0) for each in states)
+        of_run = self._order, self._extra, self._events, self._seconds, self._cpu
+        return Run(*of_run, signatures)
+
+
+def _start_sites(
+    context: BenchmarkContext, folder: Path, order: str, extra: str
+) -> list[NodeProcess]:
+    ports = [free_port() for _ in SITES]
+    sites = _table({site: f"tcp:host=127.0.0.1:port={free_port()}" for site in SITES})
+    keys = {site: SigningKey.generate() for site in SITES}
+    nodes = []
+    for number, site in enumerate(SITES):
+        own = folder / site
+        own.mkdir(parents=True)
+        further = _COMPARE if extra == COMPARISON else ""
+        if extra == CERTIFICATES:
+            keys[site].store(folder / f"{site}.key")
+            public = _table({each: str(key.public) for each, key in keys.items()})
+            further = f'signing_key = "{folder / site}.key"\nsite_keys = {public}\n'
+        seeds = [f"127.0.0.1:{port}" for port in ports[:number]]
+        configuration = (
+            f'[network]\ncluster = "bench"\n'
+            f'listen = ["tcp:port={ports[number]}:interface=127.0.0.1"]\njoin = {seeds}\n'
+            f'[streams.">"]\nstack = "group"\n'
+            f'[stacks.group]\nuse = "rcm"\norder = "{order}"\nsites = {sites}\n{further}'
+        )
+        nodes.append(NodeProcess(context.children, own, configuration + _QUEUE, site))
+    _wait_until_connected(nodes)
+    return nodes
+
+
+def _table(values: Mapping[str, str]) -> str:
+    return "{ " + ", ".join(f'{name} = "{value}"' for name, value in values.items()) + " }"
+
+
+def _wait_until_connected(nodes: Sequence[NodeProcess]) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    for node in nodes:
+        while any(row["status"] != "connected" for row in _stack_of(node)["peers"]):
+            node.check()
+            if time.monotonic() > deadline:
+                raise BenchmarkFailed(f"the sites did not connect in {_PATIENCE:g} s")
+            time.sleep(_GLANCE)
+
+
+def _stack_of(node: NodeProcess) -> dict[str, Any]:
+    (found,) = (each for each in read_status(node.endpoint)["stacks"] if each["name"] == "group")
+    return dict(found)
+
+
+def report(runs: Sequence[Run]) -> Report:
+    rows, floors = [], []
+    for order, extras in MEASURED.items():
+        for extra in extras:
+            ours = _select(runs, order, extra)
+            costs = [each.microseconds for each in ours]
+            rate = _rate(runs, order, extra)
+            rows.append(
+                (
+                    *(order, extra, format_number(statistics.median(costs))),
+                    *(format_number(min(costs)), format_number(max(costs)), f"{rate:.3f}"),
+                    str(statistics.median([each.signatures for each in ours])),
+                )
+            )
+            if extra in FLOORS:
+                floors.append(
+                    Floor(f"{order}, rate with {extra}", rate, FLOORS[extra], "of that without")
+                )
+    return Report(
+        name="group",
+        sheets=[
+            Sheet(
+                "Processor time of three sites for an event, median of the runs",
+                ("order", "beside it", "us", "least", "most", "rate", "signatures"),
+                rows,
+            )
+        ],
+        floors=floors,
+        notes=[
+            f"{runs[0].events:,} events, {RATE:,.0f} a second in messages of {BATCH}, from a "
+            "publisher at a; a subscriber at c gets all of them; all groups of an order run at the "
+            "same time",
+            "rate: events for the same processor time, with nothing beside the order = 1; median "
+            "of simultaneous runs",
+            "signatures: of all three sites, the warm-up included",
+        ],
+        figures={"runs": [{**attrs.asdict(each), "us": each.microseconds} for each in runs]},
+        draw=lambda figure: _draw(runs, figure),
+    )
+
+
+def _select(runs: Sequence[Run], order: str, extra: str) -> list[Run]:
+    return [each for each in runs if (each.order, each.extra) == (order, extra)]
+
+
+def _rate(runs: Sequence[Run], order: str, extra: str) -> float:
+    """Return the median of the ratios of simultaneous runs."""
+    pairs = zip(_select(runs, order, NOTHING), _select(runs, order, extra), strict=True)
+    return statistics.median(one.microseconds / other.microseconds for one, other in pairs)
+
+
+def _draw(runs: Sequence[Run], figure: Any) -> None:
+    axis = figure.subplots()
+    bars = [(order, extra) for order, extras in MEASURED.items() for extra in extras]
+    heights = [statistics.median(each.microseconds for each in _select(runs, *bar)) for bar in bars]
+    axis.bar(["\n".join(bar) for bar in bars], heights)
+    axis.set_ylabel("us of processor time for an event, three sites")
