@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Annotated, Final, NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -21,8 +21,6 @@ MOST_LEAF_BYTES: Final = 512
 
 #: Sort key of an event in the order: stamp, tie, site, incarnation and number of its message.
 Key: TypeAlias = tuple[int, str, str, int, int]
-#: ClientId, its incarnation, its sequence number, and the time stamp of an event.
-Identity: TypeAlias = tuple[str, int, int, int]
 
 _MAX_SIGNED: Final = 2**63 - 1
 _Stamp: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=_MAX_SIGNED)]
@@ -34,6 +32,19 @@ _Fields: TypeAlias = tuple[
 ]
 _decoder = msgspec.msgpack.Decoder(_Fields)
 _encode = msgspec.msgpack.Encoder().encode
+
+
+class Identity(Protocol):
+    """The fields of an `EventId`."""
+
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def sequence_number(self) -> int: ...
+    @property
+    def incarnation(self) -> int: ...
 
 
 class Leaf(NamedTuple):
@@ -60,28 +71,28 @@ def digest_of(document: bytes) -> bytes:
 
 def encode_leaf(leaf: Leaf) -> bytes:
     client_id, timestamp, sequence_number, incarnation = leaf.event_id
-    identity = client_id, incarnation, sequence_number, timestamp
-    return encode_fields(leaf.key, identity, leaf.digest)
-
-
-def encode_fields(key: Key, identity: Identity, digest: bytes) -> bytes:
-    """Return a leaf."""
-    return _encode((*key, *identity, digest))
+    return _encode((*leaf.key, client_id, incarnation, sequence_number, timestamp, leaf.digest))
 
 
 def encode_leaves(
     first: Key, identities: Sequence[Identity], documents: Sequence[bytes]
-) -> tuple[list[Key], list[bytes]]:
-    """Return keys and leaves of events whose stamps and numbers follow each other."""
+) -> list[bytes]:
+    """Return the leaves of events whose stamps and numbers follow each other."""
     stamp, tie, site, incarnation, number = first
     count = len(documents)
-    keys = [(stamp + index, tie, site, incarnation, number + index) for index in range(count)]
-    digests = [sha256(each).digest() for each in documents]
-    data = [
-        _encode((*key, *identity, digest))
-        for key, identity, digest in zip(keys, identities, digests, strict=True)
-    ]
-    return keys, data
+    stamps, numbers = range(stamp, stamp + count), range(number, number + count)
+    data: list[bytes] = []
+    for stamp, number, of, document in zip(stamps, numbers, identities, documents, strict=True):
+        identity = of.client_id, of.incarnation, of.sequence_number, of.timestamp
+        digest = sha256(document).digest()
+        data.append(_encode((stamp, tie, site, incarnation, number, *identity, digest)))
+    return data
+
+
+def key_of(leaf: bytes) -> Key:
+    """Return the key of a leaf that is known to be well-formed."""
+    key: Key = _decoder.decode(leaf)[:5]
+    return key
 
 
 def decode_leaf(data: bytes) -> Leaf:

@@ -17,7 +17,6 @@ from broker.transport.order import (
 )
 from plugins.rcm.addressing import split_messages
 from plugins.rcm.effects import (
-    DeliverBatch,
     DeliverMessage,
     EndLink,
     GroupEffect,
@@ -26,7 +25,7 @@ from plugins.rcm.effects import (
     SuspectSite,
 )
 from plugins.rcm.entries import Entries
-from plugins.rcm.held_events import HeldEvents, HeldMessage, HeldTable, join_batches
+from plugins.rcm.held_events import HeldEvents, HeldMessage, HeldTable, join_deliveries
 
 
 class Conversion:
@@ -49,7 +48,7 @@ class Conversion:
 
         def flush() -> None:
             if delivered:
-                found.extend(map(DeliverBatch, join_batches(delivered)))
+                found.extend(join_deliveries(delivered))
                 delivered.clear()
 
         for effect in effects:

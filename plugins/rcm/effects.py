@@ -13,6 +13,7 @@ from broker.streams.contract import FlowBatch
 from broker.transport.message import Message
 from broker.transport.order import MessageId, Place, Stamp
 from broker.transport.view import LinkState
+from plugins.rcm.delivered_run import DeliveredRun
 from plugins.rcm.payload import Channel
 
 
@@ -48,6 +49,8 @@ class DeliverBatch:
     """Deliver events in the final order."""
 
     batch: FlowBatch
+    runs: Sequence[DeliveredRun]
+    """Of the same events, without those that have no place in the order."""
     is_taken_back: bool = False
     """An earlier delivery of the flow has failed meanwhile: the events come again."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
@@ -17,6 +17,7 @@ from broker.event.order_entry import (
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent
 from broker.transport.order import Instant, IOrderCore, MessageId, Place, Stamp
+from plugins.rcm.delivered_run import DeliveredRun, read_runs
 from plugins.rcm.held_events import HeldEvents
 
 #: Messages and runs of a flow whose delivery is remembered, in case that its commit fails.
@@ -109,6 +110,10 @@ class Entries:
         entry = decode_order_entry(event.annotation)
         return entry if entry is not None and entry.stack == self._name.stack else None
 
+    def read_runs(self, events: Iterable[CarriedEvent]) -> list[DeliveredRun]:
+        """Return the runs of delivered events of this group by their entries."""
+        return read_runs(self._name.stack, events)
+
     def deliver(
         self, held: HeldEvents, id: MessageId, stamp: Stamp, late: Place | None, *, is_new: bool
     ) -> None:
@@ -122,6 +127,8 @@ class Entries:
             if is_placed:
                 entries = [_placed(each, late, is_recovered=held.is_recovered) for each in entries]
             held.events = list(map(CarriedEvent.with_annotation, held.events, entries))
+        is_late = late is not None
+        held.delivered = DeliveredRun(id, stamp, is_late, held.is_recovered, held.events)
         self._record(held.flow, [event.mark for event in held.events], id, stamp)
 
     def place(

@@ -28,6 +28,7 @@ from broker.transport.order import (
 )
 from broker.transport.view import LinkState
 from plugins.rcm.conversion import Conversion
+from plugins.rcm.delivered_run import DeliveredRun
 from plugins.rcm.effects import DeliverBatch, EndLink, GroupEffect, PassOn, ReportMissing
 from plugins.rcm.entries import Entries, stamp_of
 from plugins.rcm.event_reader import EventReader
@@ -136,15 +137,21 @@ class Group:
         """See `OwnMessages.send_copies`."""
         return self._own.send_copies(channel, data, copies, self._instant(now))
 
-    def place(self, batch: FlowBatch, now: float, *, is_recovered: bool = True) -> list[bytes]:
-        """Return the entries of events that are delivered outside of the order."""
+    def place(
+        self, batch: FlowBatch, now: float, *, is_recovered: bool = True
+    ) -> list[CarriedEvent]:
+        """Return events that are delivered outside of the order, with their entries."""
         at, place = self._instant(now), self._entries.place
         placed = [place(batch.flow, each, at, is_recovered=is_recovered) for each in batch.events]
         for event in placed:
             entry = self._entries.read(event)
             if entry is not None and entry.site == self._site:
                 self.losses.record_released(entry.incarnation, entry.number, event.mark)
-        return [event.annotation for event in placed]
+        return placed
+
+    def read_runs(self, events: Iterable[CarriedEvent]) -> list[DeliveredRun]:
+        """Return the runs of delivered events by their entries."""
+        return self._entries.read_runs(events)
 
     def take_back(
         self, flow: str, after: Mark, upto: Mark | None = None
@@ -201,7 +208,8 @@ class Group:
                 else:
                     # The order gets the events before it first.
                     take_touched()
-                    effects.append(DeliverBatch(held.to_batch()))
+                    runs = self.read_runs(held.events)
+                    effects.append(DeliverBatch(held.to_batch(), runs))
             after, index = upto, index + count
         take_touched()
         return join_effects(effects)

@@ -14,6 +14,7 @@ from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
 from broker.transport.message import Message
 from broker.transport.order import MessageId
+from plugins.rcm.delivered_run import DeliveredRun, join_runs
 from plugins.rcm.effects import DeliverBatch, GroupEffect
 from plugins.rcm.payload import Channel, Payload
 
@@ -30,6 +31,8 @@ class HeldEvents:
     is_recovered: bool = False
     has_entry: bool = False
     """The events have the entries of messages in time, with the stamps of their sender."""
+    delivered: DeliveredRun | None = None
+    """Set by their delivery."""
 
     def __len__(self) -> int:
         return len(self.events)
@@ -157,14 +160,25 @@ class HeldTable:
 
 def join_batches(held: Sequence[HeldEvents]) -> Iterator[FlowBatch]:
     """Join events that follow each other in one flow, and keep their order."""
-    for (flow, node), group in groupby(held, lambda each: (each.flow, each.origin_node)):
+    return map(_join, _group(held))
+
+
+def join_deliveries(held: Sequence[HeldEvents]) -> Iterator[DeliverBatch]:
+    """Return the effects that deliver events with their places, joined in the same way."""
+    for group in _group(held):
+        runs = [each.delivered for each in group if each.delivered is not None]
+        yield DeliverBatch(_join(group), join_runs(runs))
+
+
+def _group(held: Sequence[HeldEvents]) -> Iterator[Sequence[HeldEvents]]:
+    for _, group in groupby(held, lambda each: (each.flow, each.origin_node)):
         run: list[HeldEvents] = []
         for each in group:
             if run and each.after != run[-1].upto:
-                yield _join(flow, node, run)
+                yield run
                 run = []
             run.append(each)
-        yield _join(flow, node, run)
+        yield run
 
 
 def join_effects(effects: Sequence[GroupEffect]) -> list[GroupEffect]:
@@ -185,15 +199,18 @@ def _follows(one: GroupEffect, next: GroupEffect) -> bool:
 
 
 def _join_run(run: Sequence[GroupEffect]) -> GroupEffect:
-    batches = [each.batch for each in run if isinstance(each, DeliverBatch)]
-    if len(batches) < 2:
+    deliveries = [each for each in run if isinstance(each, DeliverBatch)]
+    if len(deliveries) < 2:
         return run[0]
-    events = [event for each in batches for event in each.events]
-    return DeliverBatch(attrs.evolve(batches[0], upto=batches[-1].upto, events=events))
+    first, last = deliveries[0].batch, deliveries[-1].batch
+    events = [event for each in deliveries for event in each.batch.events]
+    runs = [one for each in deliveries for one in each.runs]
+    return DeliverBatch(attrs.evolve(first, upto=last.upto, events=events), join_runs(runs))
 
 
-def _join(flow: str, node: str, run: Sequence[HeldEvents]) -> FlowBatch:
-    if len(run) == 1:
-        return run[0].to_batch()
-    events = [event for each in run for event in each.events]
-    return FlowBatch(flow, node, run[0].after, run[-1].upto, events)
+def _join(group: Sequence[HeldEvents]) -> FlowBatch:
+    first, last = group[0], group[-1]
+    if len(group) == 1:
+        return first.to_batch()
+    events = [event for each in group for event in each.events]
+    return FlowBatch(first.flow, first.origin_node, first.after, last.upto, events)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import attrs
+
 from broker.event.place import Mark
-from broker.streams.contract import CarriedEvent
 from broker.transport.core_runner import CoreRunner
 from broker.transport.order import MessageId, Stamp
+from plugins.rcm.delivered_run import DeliveredRun
 from plugins.rcm.effects import DeliverBatch, DeliverMessage, GroupEffect
 
 
@@ -20,7 +22,7 @@ class GroupObserver:
     mark: bytes
     """First byte of its packets, below 0x80."""
 
-    def restore(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
+    def restore(self, runs: Sequence[DeliveredRun], now: float) -> list[GroupEffect]:
         """Handle the end of the log, in its order, before anything else."""
         return []
 
@@ -28,8 +30,8 @@ class GroupObserver:
         """Handle packets of the order that were sent to other sites now."""
         return []
 
-    def deliver(self, flow: str, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
-        """Handle events of a flow that are delivered now, with their entries as annotations."""
+    def deliver(self, flow: str, runs: Sequence[DeliveredRun], now: float) -> list[GroupEffect]:
+        """Handle events of a flow that are delivered now."""
         return []
 
     def deliver_message(self, message: DeliverMessage, now: float) -> list[GroupEffect]:
@@ -104,11 +106,9 @@ class Observers:
             lambda now: [effect for each in self._observers for effect in method(each, now)]
         )
 
-    def deliver(self, delivery: DeliverBatch) -> None:
-        """Call it before the delivery, which may be taken back at once."""
-        if not delivery.is_taken_back:
-            flow, events = delivery.batch.flow, delivery.batch.events
-            self.call(lambda each, now: each.deliver(flow, events, now))
+    def deliver(self, flow: str, runs: Sequence[DeliveredRun]) -> None:
+        if runs:
+            self.call(lambda each, now: each.deliver(flow, runs, now))
 
     def take_back(
         self, taken: Sequence[tuple[MessageId, Stamp]], queued: tuple[str, Mark] | None
@@ -119,7 +119,7 @@ class Observers:
             if isinstance(effect, DeliverBatch) and queued is not None:
                 flow, after = queued
                 if effect.batch.flow == flow and effect.batch.upto > after:
-                    return DeliverBatch(effect.batch, is_taken_back=True)
+                    return attrs.evolve(effect, is_taken_back=True)
             return effect
 
         if queued is not None:

@@ -143,7 +143,8 @@ class RcmTransport:
         """Connect to the other sites, after what earlier processes delivered and did not."""
         events = await self._context.read_log_end()
         self._group.restore(events)
-        self._observers.call(lambda each, now: each.restore(events, now))
+        runs = self._group.read_runs(events)
+        self._observers.call(lambda each, now: each.restore(runs, now))
         await self._context.release_earlier()
         if self._sites.is_closed:
             return
@@ -199,12 +200,10 @@ class RcmTransport:
         self._observers.take_back(taken, None if upto else (flow, after))
 
     def place(self, batch: FlowBatch, is_recovered: bool) -> Sequence[bytes]:
-        entries = self._group.place(batch, self._now(), is_recovered=is_recovered)
+        placed = self._group.place(batch, self._now(), is_recovered=is_recovered)
         self._state.cover(self._group.core.floor)
-        if self._observers:
-            placed = list(map(CarriedEvent.with_annotation, batch.events, entries))
-            self._observers.call(lambda each, now: each.deliver(batch.flow, placed, now))
-        return entries
+        self._observers.deliver(batch.flow, self._group.read_runs(placed))
+        return [event.annotation for event in placed]
 
     def prove(self, question: Mapping[str, str]) -> object:
         if self._certificates is None:
@@ -299,7 +298,9 @@ class RcmTransport:
             case PassOn(batch):
                 self._context.receive(batch)
             case DeliverBatch(batch):
-                self._observers.deliver(effect)
+                if not effect.is_taken_back:
+                    # Before the delivery, which may be taken back at once.
+                    self._observers.deliver(batch.flow, effect.runs)
                 self._context.deliver(batch)
             case MoveMessage(id, before, stamp, late):
                 self._moves.add_move(id, stamp, late)

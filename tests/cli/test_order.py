@@ -17,7 +17,7 @@ from plugins.rcm.certificates.question import answer_question
 from plugins.rcm.certificates.site_certificates import SiteCertificates
 from tests.cli.fake_node import FakeNode, run
 from tests.plugins.rcm.certificates.group import PINNED, make_builder
-from tests.plugins.rcm.certificates.test_site_certificates import make_event
+from tests.plugins.rcm.certificates.test_site_certificates import deliver, make_event
 
 EVENT = "client-b/7/{}"
 
@@ -44,7 +44,7 @@ class ProvingNode(FakeNode):
 def node() -> ProvingNode:
     node = ProvingNode()
     for number in range(1, 41):
-        node.site.deliver("flow", [make_event(number, number * 50, is_late=number == 3)], 1.0)
+        deliver(node.site, [make_event(number, number * 50, is_late=number == 3)])
     return node
 
 
@@ -166,7 +166,7 @@ def test_a_range_is_proved_block_by_block(node: ProvingNode, keys: str) -> None:
 
 
 def test_a_large_block_is_read_in_pages(node: ProvingNode, keys: str) -> None:
-    node.site.deliver("flow", [make_event(number, 5_000) for number in range(100, 2_100)], 1.0)
+    deliver(node.site, [make_event(number, 5_000) for number in range(100, 2_100)])
     status, (found,) = verify(node, "--since", "4900", "--until", "5100", "--keys", keys)
     assert (status, len(found["events"])) == (0, 2_000)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from broker.order_certificates.certificate import SignedCertificate
-from broker.order_certificates.leaf import Key, Leaf, decode_leaf
+from broker.order_certificates.leaf import Key, Leaf, decode_leaf, key_of
 from broker.order_certificates.merkle import hash_leaf, hash_leaves, root_of
 
 
@@ -26,7 +26,6 @@ class Block:
         self.is_partial = False
         """True if an event is not in the leaves."""
         self.signed: SignedCertificate | None = None
-        self._keys: list[Key] = []
         self._data: list[bytes] = []
         self._hashes: list[bytes] = []
         self._late: set[Key] = set()
@@ -54,36 +53,33 @@ class Block:
     def hashes_in_time(self) -> Sequence[bytes]:
         if not self._late:
             return self._hashes
-        pairs = zip(self._keys, self._hashes, strict=True)
-        return [each for key, each in pairs if key not in self._late]
+        pairs = zip(self._data, self._hashes, strict=True)
+        return [each for data, each in pairs if key_of(data) not in self._late]
 
     def is_late(self, index: int) -> bool:
-        return self._keys[index] in self._late
+        return bool(self._late) and key_of(self._data[index]) in self._late
 
     def leaves(self) -> Iterator[Leaf]:
         return map(decode_leaf, self._data)
 
     def add(self, key: Key, data: bytes, *, is_late: bool) -> bool:
         """Add a leaf as bytes. Return False if its message is there."""
-        keys = self._keys
-        index = len(keys)
-        if keys and key <= keys[-1]:
-            index = bisect_left(keys, key)
-            if keys[index] == key:
+        index = len(self._data)
+        if not self._is_above(key):
+            index = bisect_left(self._data, key, key=key_of)
+            if key_of(self._data[index]) == key:
                 return False
-        keys.insert(index, key)
         self._data.insert(index, data)
         self._hashes.insert(index, hash_leaf(data))
         if is_late:
             self._late.add(key)
         return True
 
-    def extend(self, keys: Sequence[Key], data: Sequence[bytes]) -> bool:
-        """Add leaves in time, whose keys rise. Return False, and add none, if one is not above all
-        others."""
-        if self._keys and keys[0] <= self._keys[-1]:
+    def extend(self, first: Key, data: Sequence[bytes]) -> bool:
+        """Add leaves in time, whose keys rise from the first one on. Return False, and add none, if
+        one is not above all others."""
+        if not self._is_above(first):
             return False
-        self._keys += keys
         self._data += data
         self._hashes += hash_leaves(data)
         return True
@@ -99,15 +95,15 @@ class Block:
 
     def find(self, key: Key) -> bytes | None:
         """Return the leaf of an event; None if it is not in the leaves."""
-        index = bisect_left(self._keys, key)
-        return self._data[index] if self._keys[index : index + 1] == [key] else None
+        index = self._index_of(key)
+        return None if index is None else self._data[index]
 
     def remove(self, key: Key) -> bool:
         """Remove an event. Return False if it is not in the leaves."""
-        index = bisect_left(self._keys, key)
-        if self._keys[index : index + 1] != [key]:
+        index = self._index_of(key)
+        if index is None:
             return False
-        del self._keys[index], self._data[index], self._hashes[index]
+        del self._data[index], self._hashes[index]
         self._late.discard(key)
         return True
 
@@ -122,4 +118,13 @@ class Block:
     def drop_leaves(self) -> None:
         """Keep the roots only."""
         self._roots = self.roots()
-        self._keys, self._data, self._hashes, self._late = [], [], [], set()
+        self._data, self._hashes, self._late = [], [], set()
+
+    def _is_above(self, key: Key) -> bool:
+        """Return whether a key is above all others."""
+        return not self._data or key > key_of(self._data[-1])
+
+    def _index_of(self, key: Key) -> int | None:
+        index = bisect_left(self._data, key, key=key_of)
+        is_there = index < len(self._data) and key_of(self._data[index]) == key
+        return index if is_there else None

@@ -21,7 +21,14 @@ from broker.order_certificates.certificate import (
     block_of,
     sign_certificate,
 )
-from broker.order_certificates.leaf import Key, Leaf, decode_leaf, encode_identity, encode_leaf
+from broker.order_certificates.leaf import (
+    Key,
+    Leaf,
+    decode_leaf,
+    encode_identity,
+    encode_leaf,
+    key_of,
+)
 from broker.order_certificates.signing_key import SigningKey
 from plugins.rcm.certificates.block import Block
 from plugins.rcm.certificates.missing_ranges import MissingRanges
@@ -106,21 +113,24 @@ class BlockBuilder:
             self._plan_signatures(beyond, now)
         self._plan_block(block, 1, now)
 
-    def add_leaves(self, keys: Sequence[Key], data: Sequence[bytes], now: float) -> None:
-        """Add events in time that are delivered together. Their keys rise."""
-        begin = 0
-        while begin < len(keys):
-            index = block_of(keys[begin][0], self.width)
-            end = bisect_left(keys, (index + 1) * self.width, begin, key=_stamp_of)
+    def add_run(self, first: Key, data: Sequence[bytes], now: float) -> None:
+        """Add events in time that are delivered together: their stamps and numbers follow each
+        other."""
+        stamp, tie, site, incarnation, number = first
+        begin, count = 0, len(data)
+        while begin < count:
+            index = block_of(stamp + begin, self.width)
+            end = min((index + 1) * self.width - stamp, count)
+            key = stamp + begin, tie, site, incarnation, number + begin
             block = self._find_or_open(index, now)
             is_usual = block is not None and block.has_leaves and not self._missing.is_open
-            if block is not None and is_usual and block.extend(keys[begin:end], data[begin:end]):
+            if block is not None and is_usual and block.extend(key, data[begin:end]):
                 self._leaf_count += end - begin
-                self._missing.add_sites({key[2] for key in keys[begin:end]}, index)
+                self._missing.add_site(site, index)
                 self._plan_block(block, end - begin, now)
             else:
-                for key, each in zip(keys[begin:end], data[begin:end], strict=True):
-                    self.add_leaf(key, each, is_late=False, now=now)
+                for leaf in data[begin:end]:
+                    self.add_leaf(key_of(leaf), leaf, is_late=False, now=now)
             begin = end
 
     def _plan_block(self, block: Block, added: int, now: float) -> None:
@@ -345,7 +355,3 @@ class BlockBuilder:
 def _identity_of(leaf: Leaf) -> tuple[str, int, int]:
     client_id, _, sequence_number, incarnation = leaf.event_id
     return client_id, incarnation, sequence_number
-
-
-def _stamp_of(key: Key) -> int:
-    return key[0]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import attrs
 
 MOST_RANGES = 256
@@ -42,18 +40,16 @@ class MissingRanges:
         """True if a later event of a site ends one of its ranges."""
         return bool(self._open)
 
-    def add_sites(self, sites: Iterable[str], block: int) -> None:
-        """Record a block with events of sites, while no range is open."""
-        for site in sites:
-            self._newest[site] = max(block, self._newest.get(site, block))
+    def add_site(self, site: str, block: int) -> None:
+        """Record a block with events of a site, while no range is open."""
+        self._newest[site] = max(block, self._newest.get(site, block))
 
     def add_event(self, site: str, id: tuple[int, int], block: int) -> int | None:
         """Record an event of a site: incarnation and number, and its block.
 
         Return the first block above a range that ends here.
         """
-        if self._newest.get(site, block - 1) < block:
-            self._newest[site] = block
+        self.add_site(site, block)
         if not self._open:
             return None
         found = self._open.get(site)

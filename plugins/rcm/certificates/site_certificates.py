@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Annotated, TypeAlias
 
 import msgspec
 
-from broker.event.order_entry import EntryFields, decode_entry_fields, encode_run
 from broker.order_certificates.certificate import block_of, encode_certificate
-from broker.order_certificates.leaf import Identity, Key, digest_of, encode_fields, encode_leaves
+from broker.order_certificates.leaf import encode_leaves, key_of
 from broker.order_certificates.merkle import path_of
 from broker.order_certificates.proof import (
     MOST_PAGE_LEAVES,
@@ -19,19 +16,19 @@ from broker.order_certificates.proof import (
     EventProof,
 )
 from broker.order_certificates.signing_key import PinnedKey
-from broker.streams.contract import CarriedEvent
 from broker.transport.order import MessageId, Stamp
 from plugins.rcm.certificates.block import Block
 from plugins.rcm.certificates.block_builder import BlockBuilder
 from plugins.rcm.certificates.exchange import CertificateExchange, describe_peer
 from plugins.rcm.certificates.packet import MARK
+from plugins.rcm.delivered_run import DeliveredRun
 from plugins.rcm.effects import GroupEffect
 from plugins.rcm.observer import GroupObserver
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
-class _Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class _Record(msgspec.Struct, array_like=True, gc=False):
     """The begin of an event's record (`broker.log.logged_event`)."""
 
     client_id: str
@@ -44,10 +41,9 @@ _decode_record = msgspec.msgpack.Decoder(_Record).decode
 
 
 class SiteCertificates(GroupObserver):
-    """Certifies events by the order entries with which they are logged.
+    """Certifies the events that are delivered.
 
-    `deliver` gets each event once, when it is delivered. An event without a stamp is not certified:
-    its block is incomplete then.
+    An event without a stamp is not certified: its block is incomplete then.
     """
 
     mark = MARK
@@ -59,31 +55,26 @@ class SiteCertificates(GroupObserver):
         self.exchange = CertificateExchange(builder, keys, sites)
         self._builder = builder
 
-    def restore(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
+    def restore(self, runs: Sequence[DeliveredRun], now: float) -> list[GroupEffect]:
         """Add the end of the log, in its order. Events before it are not known any more."""
-        leaves = [found for each in events if (found := self._read_leaf(each, now)) is not None]
+        leaves = [(leaf, run.is_late) for run in runs for leaf in self._leaves_of(run, now)]
         if leaves:
             # Earlier events have lower stamps than the first one in time.
-            in_time = (key for key, _, is_late in leaves if not is_late)
-            self._builder.begin_after(next(in_time, max(key for key, _, _ in leaves)))
-        for key, data, is_late in leaves:
-            self._builder.add_leaf(key, data, is_late=is_late, now=now)
+            in_time = (key_of(leaf) for leaf, is_late in leaves if not is_late)
+            self._builder.begin_after(next(in_time, max(key_of(leaf) for leaf, _ in leaves)))
+        for leaf, is_late in leaves:
+            self._builder.add_leaf(key_of(leaf), leaf, is_late=is_late, now=now)
         return []
 
-    def deliver(self, flow: str, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
-        """Certify events that are delivered now, with their entries as annotations."""
-        run = self._read_run(events)
-        if run is not None:
-            self._builder.add_leaves(*run, now)
-            return []
-        found = [leaf for each in events if (leaf := self._read_leaf(each, now)) is not None]
-        for is_late, leaves in groupby(found, itemgetter(2)):
-            if not is_late:
-                keys, encoded, _ = zip(*leaves, strict=True)
-                self._builder.add_leaves(keys, encoded, now)
+    def deliver(self, flow: str, runs: Sequence[DeliveredRun], now: float) -> list[GroupEffect]:
+        """Certify events that are delivered now."""
+        for run in runs:
+            leaves = self._leaves_of(run, now)
+            if leaves and not run.is_late:
+                self._builder.add_run(key_of(leaves[0]), leaves, now)
                 continue
-            for key, data, _ in leaves:
-                self._builder.add_leaf(key, data, is_late=True, now=now)
+            for leaf in leaves:
+                self._builder.add_leaf(key_of(leaf), leaf, is_late=True, now=now)
         return []
 
     def take_back(self, taken: Sequence[tuple[MessageId, Stamp]], now: float) -> list[GroupEffect]:
@@ -189,62 +180,15 @@ class SiteCertificates(GroupObserver):
 
     # ----------------------------------------------------------------- events
 
-    def _read_run(self, events: Sequence[CarriedEvent]) -> tuple[list[Key], list[bytes]] | None:
-        """Return keys and leaves of a run that is in time; None for other events.
-
-        Only its first entry is decoded: those of the others must be the bytes that follow from it.
-        """
-        first = self._read_entry(events[0]) if len(events) > 1 else None
-        key = None if first is None else _key_of(first)
-        if first is None or key is None:
-            return None
-        stack, site, incarnation, number, stamp, variant, bound, _, _, _, _, tie = first
-        id = site, incarnation, number
-        entries = encode_run(stack, id, stamp, variant, bound, tie, len(events))
-        records = [event.record for event in events]
-        if not all(map(bytes.endswith, records, entries)):
-            return None
+    def _leaves_of(self, run: DeliveredRun, now: float) -> list[bytes]:
+        """Return the leaves of a run; none without a stamp, or with a malformed record."""
         try:
-            identities = list(map(_read_identity, records))
+            if run.stamp is not None:
+                _, records, documents, _ = zip(*run.events, strict=True)
+                identities = list(map(_decode_record, records))
+                return encode_leaves((*run.stamp, *run.id), identities, documents)
         except (msgspec.MsgspecError, ValueError):
-            return None
-        return encode_leaves(key, identities, [event.document for event in events])
-
-    def _read_leaf(self, event: CarriedEvent, now: float) -> tuple[Key, bytes, bool] | None:
-        """Return key and leaf of an event, and whether it is late."""
-        fields = self._read_entry(event)
-        if fields is None:
-            return None
-        key = _key_of(fields)
-        if key is None:
-            _, site, incarnation, number, *_ = fields
-            self._builder.add_missing(site, incarnation, number, now)
-            return None
-        data = _encode_leaf(key, event)
-        return None if data is None else (key, data, fields[7])
-
-    def _read_entry(self, event: CarriedEvent) -> EntryFields | None:
-        """Return the fields of an event's entry; None if another stack has carried it."""
-        fields = decode_entry_fields(event.annotation)
-        return None if fields is None or fields[0] != self._builder.group else fields
-
-
-def _key_of(fields: EntryFields) -> Key | None:
-    """Return the key of an event; None if it has no stamp."""
-    _, site, incarnation, number, stamp, *_, tie = fields
-    return None if stamp is None else (stamp, tie or site, site, incarnation, number)
-
-
-def _encode_leaf(key: Key, event: CarriedEvent) -> bytes | None:
-    """Return the leaf of an event; None for a malformed record."""
-    try:
-        identity = _read_identity(event.record)
-    except (msgspec.MsgspecError, ValueError):
-        return None
-    return encode_fields(key, identity, digest_of(event.document))
-
-
-def _read_identity(record: bytes) -> Identity:
-    """Raises `msgspec.MsgspecError` or ValueError."""
-    found = _decode_record(record)
-    return found.client_id, found.incarnation, found.sequence_number, found.timestamp
+            # The node does not accept such events.
+            pass
+        self._builder.add_missing(*run.id.after(len(run.events) - 1), now)
+        return []

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from broker.errors import BrokerError, ProtocolError
-from broker.event.order_entry import decode_entry_fields
-from broker.streams.contract import CarriedEvent
 from broker.transport.layer import ClockOffset
 from broker.transport.order import Instant, MessageId, Stamp
 from broker.transport.site_clock import MICROSECONDS
@@ -32,6 +30,7 @@ from plugins.rcm.comparison.release_times import Release, ReleaseTimes
 from plugins.rcm.comparison.shadow import Shadow
 from plugins.rcm.comparison.shadow_group import ShadowGroup
 from plugins.rcm.comparison.variant_record import Delivery, VariantRecord
+from plugins.rcm.delivered_run import DeliveredRun
 from plugins.rcm.effects import DeliverMessage, GroupEffect
 from plugins.rcm.observer import GroupObserver
 
@@ -88,8 +87,8 @@ class SiteComparison(GroupObserver):
 
     # ----------------------------------------------------------------- the order
 
-    def restore(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
-        for each in self._read(events):
+    def restore(self, runs: Sequence[DeliveredRun], now: float) -> list[GroupEffect]:
+        for each in _deliveries_of(runs):
             self._delivering.restore(each.id, each.stamp, is_late=each.is_late)
         return []
 
@@ -110,8 +109,8 @@ class SiteComparison(GroupObserver):
             self._out.add_release(number, sent.first, sent.count, clock)
         return self._take(now)
 
-    def deliver(self, flow: str, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
-        self._delivering.deliver(self._read(events), self._read_clock(now), now)
+    def deliver(self, flow: str, runs: Sequence[DeliveredRun], now: float) -> list[GroupEffect]:
+        self._delivering.deliver(_deliveries_of(runs), self._read_clock(now), now)
         return self._take(now)
 
     def deliver_message(self, message: DeliverMessage, now: float) -> list[GroupEffect]:
@@ -277,14 +276,10 @@ class SiteComparison(GroupObserver):
     def _instant(self, now: float) -> Instant:
         return Instant(now, self._read_clock(now))
 
-    def _read(self, events: Sequence[CarriedEvent]) -> Iterator[Delivery]:
-        """Yield deliveries by the order entries of events."""
-        for event in events:
-            fields = decode_entry_fields(event.annotation)
-            if fields is None or fields[0] != self._stack:
-                # Another stack has carried it.
-                continue
-            _, site, incarnation, number, stamp, _, _, is_late, _, _, is_recovered, tie = fields
-            id = MessageId(site, incarnation, number)
-            place = None if stamp is None else Stamp(stamp, tie or site)
-            yield Delivery(id, place, is_late, is_recovered)
+
+def _deliveries_of(runs: Iterable[DeliveredRun]) -> Iterator[Delivery]:
+    for run in runs:
+        id, stamp = run.id, run.stamp
+        for index in range(len(run.events)):
+            place = None if stamp is None else stamp.after(index)
+            yield Delivery(id.after(index), place, run.is_late, run.is_recovered)

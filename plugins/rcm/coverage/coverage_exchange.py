@@ -9,12 +9,12 @@ from broker.errors import ProtocolError
 from broker.event.place import Mark
 from broker.event.site_coverage import CoverageTable, CoveredMessages
 from broker.event.site_notice import SiteCoverage
-from broker.streams.contract import CarriedEvent
 from broker.transport.order import MessageId, Stamp
 from broker.wire.site_notice import covered_to_rows, rows_to_covered
 from plugins.rcm.certificates.token_bucket import PAGE_COST, TokenBucket
 from plugins.rcm.coverage.deliveries import Deliveries
 from plugins.rcm.coverage.packet import MARK, Report, decode_packet, encode_packet
+from plugins.rcm.delivered_run import DeliveredRun
 from plugins.rcm.effects import DeliverMessage, EndLink, GroupEffect, PassNotice, SendPacket
 from plugins.rcm.observer import GroupObserver
 
@@ -79,7 +79,7 @@ class CoverageExchange(GroupObserver):
         self._site = site
         self._incarnation = incarnation
         self._count_released = count_released
-        self._deliveries = Deliveries(stack, coverage_of)
+        self._deliveries = Deliveries(coverage_of)
         self._told: frozenset[CoveredMessages] = frozenset()
         """Rows of the last report."""
         self._connected: set[str] = set()
@@ -92,13 +92,13 @@ class CoverageExchange(GroupObserver):
 
     # ----------------------------------------------------------------- the order
 
-    def restore(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
+    def restore(self, runs: Sequence[DeliveredRun], now: float) -> list[GroupEffect]:
         """Take up what earlier processes delivered, and name this site to subscriptions."""
-        self._deliveries.restore(events)
+        self._deliveries.restore(runs)
         return [PassNotice(SiteCoverage(self._stack, self._site, ()))]
 
-    def deliver(self, flow: str, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
-        self._deliveries.add_events(flow, events)
+    def deliver(self, flow: str, runs: Sequence[DeliveredRun], now: float) -> list[GroupEffect]:
+        self._deliveries.add_events(flow, runs)
         return self._plan(now)
 
     def deliver_message(self, message: DeliverMessage, now: float) -> list[GroupEffect]:

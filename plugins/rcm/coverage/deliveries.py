@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from broker.event.order_entry import decode_entry_fields
 from broker.event.place import Mark
 from broker.event.site_coverage import CoverageTable, CoveredMessages
-from broker.streams.contract import CarriedEvent
 from broker.transport.order import MessageId
+from plugins.rcm.delivered_run import DeliveredRun
 
 #: Runs of messages that are not in the log yet. Beyond that nothing is known any more of the
 #: incarnation of the oldest one, up to this.
@@ -29,10 +28,9 @@ class _Run(NamedTuple):
 class Deliveries:
     """A gap below a delivered message is missing: those of one sender come in their order."""
 
-    def __init__(self, stack: str, coverage_of: Callable[[str], Mark]) -> None:
+    def __init__(self, coverage_of: Callable[[str], Mark]) -> None:
         """`coverage_of` returns the place up to which the log has a flow."""
         self.table = CoverageTable()
-        self._stack = stack
         self._coverage_of = coverage_of
         self._waiting: dict[MessageId, _Run] = {}
         """By the last message of each run."""
@@ -41,16 +39,15 @@ class Deliveries:
     def has_waiting(self) -> bool:
         return bool(self._waiting)
 
-    def restore(self, events: Sequence[CarriedEvent]) -> None:
+    def restore(self, runs: Iterable[DeliveredRun]) -> None:
         """Add events of the log."""
-        for event in events:
-            for first, last in self._read_runs([event]):
-                self._cover(last, first, is_missing=False)
+        for run in runs:
+            self._cover(_last_of(run), run.id.number, is_missing=False)
 
-    def add_events(self, flow: str, events: Sequence[CarriedEvent]) -> None:
+    def add_events(self, flow: str, runs: Iterable[DeliveredRun]) -> None:
         """Add events that are about to be logged."""
-        for first, last in self._read_runs(events):
-            self._add(last, _Run(first, flow=flow, mark=events[-1].mark))
+        for run in runs:
+            self._add(_last_of(run), _Run(run.id.number, flow=flow, mark=run.events[-1].mark))
 
     def add_message(self, id: MessageId) -> None:
         """Add a message that is no event."""
@@ -109,22 +106,6 @@ class Deliveries:
         missing = ((first, last.number),) if is_missing else ()
         self.table.add(CoveredMessages(*sender, first, last.number, missing))
 
-    def _read_runs(self, events: Sequence[CarriedEvent]) -> Iterator[tuple[int, MessageId]]:
-        """Yield the first number and the last message of runs of numbers that follow each other."""
-        if not events:
-            return
-        first = self._read_id(events[0])
-        last = first if len(events) == 1 else self._read_id(events[-1])
-        if first and last and last == (*first[:2], first.number + len(events) - 1):
-            # Numbers rise within a flow, so those between are consecutive.
-            yield first.number, last
-            return
-        for event in events:
-            if (id := self._read_id(event)) is not None:
-                yield id.number, id
 
-    def _read_id(self, event: CarriedEvent) -> MessageId | None:
-        fields = decode_entry_fields(event.annotation)
-        if fields is None or fields[0] != self._stack:
-            return None
-        return MessageId(*fields[1:4])
+def _last_of(run: DeliveredRun) -> MessageId:
+    return run.id.after(len(run.events) - 1)

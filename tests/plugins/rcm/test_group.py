@@ -16,6 +16,7 @@ from broker.streams.contract import CarriedEvent, FlowBatch
 from broker.transport.order import VARIANTS, Instant, Message, MessageId, OrderSettings, Stamp
 from broker.transport.view import LinkState
 from plugins.rcm.addressing import MOST_MESSAGE_BYTES
+from plugins.rcm.delivered_run import read_runs
 from plugins.rcm.effects import (
     DeliverBatch,
     DeliverMessage,
@@ -74,8 +75,11 @@ class Publisher:
 
 
 def delivered(effects: Sequence[GroupEffect]) -> list[Mark]:
-    batches = [effect.batch for effect in effects if isinstance(effect, DeliverBatch)]
-    return [event.mark for batch in batches for event in batch.events]
+    """Return the marks of delivered events, whose runs must be those of their entries."""
+    deliveries = [effect for effect in effects if isinstance(effect, DeliverBatch)]
+    for each in deliveries:
+        assert list(each.runs) == read_runs("ops-order", each.batch.events)
+    return [event.mark for each in deliveries for event in each.batch.events]
 
 
 def test_a_message_that_is_no_event_waits_for_events_before_it() -> None:
@@ -113,8 +117,10 @@ def test_a_page_with_events_that_have_come_over_the_link_is_ordered_in_turn() ->
 
 def numbers_of(effects: Sequence[GroupEffect]) -> list[int]:
     """Return the numbers of the messages in the entries of delivered events."""
-    batches = [effect.batch for effect in effects if isinstance(effect, DeliverBatch)]
-    entries = [decode_order_entry(event.annotation) for batch in batches for event in batch.events]
+    deliveries = [effect for effect in effects if isinstance(effect, DeliverBatch)]
+    events = [event for each in deliveries for event in each.batch.events]
+    assert delivered(effects) == [event.mark for event in events]
+    entries = [decode_order_entry(event.annotation) for event in events]
     return [entry.number for entry in entries if entry is not None]
 
 
@@ -165,8 +171,8 @@ def test_events_of_a_run_that_were_not_logged_come_again_alone() -> None:
     assert numbers_of(group.order(batch_of(publisher.logged), 1.0)) == [1, 2, 3, 4, 5, 6]
     taken = group.take_back(FLOW, (1, 3))
     assert [id.number for id, _ in taken] == [6, 5, 4]
-    entries = group.place(batch_of(publisher.logged[3:]), 2.0)
-    again = [decode_order_entry(each) for each in entries]
+    placed = group.place(batch_of(publisher.logged[3:]), 2.0)
+    again = [decode_order_entry(event.annotation) for event in placed]
     assert [(each.number, each.is_late) for each in again if each] == [
         (4, False),
         (5, False),
@@ -348,7 +354,7 @@ def test_events_that_wait_for_their_types_keep_their_stamps_and_are_placed_anew(
     # No live message comes from a disconnected site.
     group.disconnect("a", LinkState.DISCONNECTED, 1.0)
     placed += group.place(batch_of(events[2:]), 1.0, is_recovered=False)
-    found = [decode_order_entry(each) for each in placed]
+    found = [decode_order_entry(event.annotation) for event in placed]
     assert [(each.before, each.after, each.is_recovered) for each in found if each] == [
         (None, ("b", 1, 1), False),
         (("a", 1, 1), ("b", 1, 1), False),

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.streams.contract import CarriedEvent, FlowBatch
+from broker.transport.order import MessageId, Stamp
+from plugins.rcm.delivered_run import DeliveredRun
 from plugins.rcm.effects import DeliverBatch, GroupEffect
 from plugins.rcm.observer import GroupObserver
 from plugins.rcm.transport import RcmTransport
@@ -22,13 +24,19 @@ class Recorder(GroupObserver):
     def __init__(self) -> None:
         self.delivered: list[object] = []
 
-    def deliver(self, flow: str, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
-        self.delivered += [event.mark for event in events]
+    def deliver(self, flow: str, runs: Sequence[DeliveredRun], now: float) -> list[GroupEffect]:
+        self.delivered += [event.mark for run in runs for event in run.events]
         return []
 
     def take_back(self, taken: object, now: float) -> list[GroupEffect]:
         self.delivered.append("taken back")
         return []
+
+
+def run_of(batch: FlowBatch) -> DeliveredRun:
+    (event,) = batch.events
+    id, stamp = MessageId("a", 1, event.mark[1]), Stamp(event.mark[1], "a")
+    return DeliveredRun(id, stamp, is_late=False, is_recovered=False, events=[event])
 
 
 class FailingContext:
@@ -59,7 +67,8 @@ def test_observers_get_no_delivery_behind_one_that_has_failed(tmp_path: Path) ->
         FlowBatch(flow, "a", (1, number - 1), (1, number), [CarriedEvent((1, number), RECORD, b"")])
         for flow, number in ((FLOW, 1), (FLOW, 2), ("b/chat.>", 3), (FLOW, 2))
     ]
-    site._runner.apply_effects(map(DeliverBatch, batches[:3]))
-    site._runner.apply_effects([DeliverBatch(batches[3])])
+    effects = [DeliverBatch(batch, [run_of(batch)]) for batch in batches]
+    site._runner.apply_effects(effects[:3])
+    site._runner.apply_effects(effects[3:])
     assert context.delivered == batches
     assert recorder.delivered == [(1, 1), "taken back", (1, 3), (1, 2)]

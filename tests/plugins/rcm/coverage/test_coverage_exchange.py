@@ -15,6 +15,7 @@ from broker.event.site_notice import SiteCoverage
 from broker.transport.order import MessageId, Stamp
 from plugins.rcm.coverage.coverage_exchange import INTERVAL, SETTLING, CoverageExchange
 from plugins.rcm.coverage.packet import MARK
+from plugins.rcm.delivered_run import read_runs
 from plugins.rcm.effects import (
     DeliverMessage,
     EndLink,
@@ -39,7 +40,7 @@ class Site:
 
     def deliver(self, now: float, *numbers: int, site: str = "a", of: int = 3) -> None:
         events = [make_event(number, site, of) for number in numbers]
-        assert self.exchange.deliver("f", events, now) == []
+        assert self.exchange.deliver("f", read_runs("g", events), now) == []
 
     def commit(self, upto: int) -> None:
         self.mark = (1, upto)

@@ -6,6 +6,7 @@ from broker.event.place import Mark
 from broker.event.site_coverage import CoveredMessages
 from broker.transport.order import MessageId
 from plugins.rcm.coverage.deliveries import MOST_WAITING, Deliveries
+from plugins.rcm.delivered_run import read_runs
 from tests.plugins.rcm.coverage.events import make_event
 
 
@@ -14,11 +15,11 @@ class Log:
 
     def __init__(self) -> None:
         self.marks: dict[str, Mark] = {}
-        self.deliveries = Deliveries("g", lambda flow: self.marks.get(flow, (0, 0)))
+        self.deliveries = Deliveries(lambda flow: self.marks.get(flow, (0, 0)))
 
     def deliver(self, *numbers: int, flow: str = "f", site: str = "a", of: int = 1) -> None:
         events = [make_event(number, site, of) for number in numbers]
-        self.deliveries.add_events(flow, events)
+        self.deliveries.add_events(flow, read_runs("g", events))
 
     def commit(self, upto: int, flow: str = "f") -> None:
         self.marks[flow] = (1, upto)
@@ -81,9 +82,7 @@ def test_events_without_a_place_in_the_group_do_not_count() -> None:
     log = Log()
     other = make_event(2, stack="other")
     plain = make_event(3).with_annotation(b"")
-    log.deliveries.add_events("f", [make_event(1), other, plain, make_event(2)])
-    log.deliveries.add_events("f", [plain, other])
-    log.deliveries.add_events("f", [])
+    log.deliveries.add_events("f", read_runs("g", [make_event(1), other, plain, make_event(2)]))
     log.commit(2)
     assert log.rows == [(1, 2)]
 
@@ -105,9 +104,8 @@ def test_messages_of_a_failed_commit_come_again() -> None:
 
 def test_a_restart_takes_up_the_end_of_the_log() -> None:
     log = Log()
-    log.deliveries.restore(
-        [*map(make_event, (7, 8, 10)), make_event(1, "a", 2), make_event(3, "b")]
-    )
+    events = [*map(make_event, (7, 8, 10)), make_event(1, "a", 2), make_event(3, "b")]
+    log.deliveries.restore(read_runs("g", events))
     assert log.deliveries.table.rows == (
         CoveredMessages("a", 1, 7, 10, ((9, 9),)),
         CoveredMessages("a", 2, 1, 1),
