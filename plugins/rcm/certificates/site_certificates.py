@@ -70,8 +70,8 @@ class SiteCertificates(GroupObserver):
         """Certify events that are delivered now."""
         for run in runs:
             leaves = self._leaves_of(run, now)
-            if leaves and not run.is_late:
-                self._builder.add_run(key_of(leaves[0]), leaves, now)
+            if run.stamp is not None and not run.is_late:
+                self._builder.add_run((*run.stamp, *run.id), leaves, now)
                 continue
             for leaf in leaves:
                 self._builder.add_leaf(key_of(leaf), leaf, is_late=True, now=now)

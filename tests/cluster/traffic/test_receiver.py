@@ -62,8 +62,7 @@ class Log:
             first_after=None if since is None else (1, since),
             dropped=(DroppedCount(0, dropped, False),) if dropped else (),
         )
-        made = frame([span], origin=origin)
-        received = ReceivedRange(span, made, 0, is_in_order=in_order)
+        received = ReceivedRange(span, frame([span], origin=origin), 0, is_in_order=in_order)
         return plain(self.receiver.receive_range(received, now))
 
     def lose(self, upto: int | None, *, home: Address = HOME, now: float = 0.0) -> list[object]:
