@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import signal
 import sys
 import tempfile
 import time
@@ -125,6 +124,7 @@ def _create(kind: str, names: str, folder: Path) -> dict[str, RcmTransport | Pla
 
 
 async def play(task: dict[str, Any]) -> None:
+    """Measure and report. The caller ends this process."""
     with tempfile.TemporaryDirectory() as folder:
         groups = {}
         for kind in task["kinds"]:
@@ -142,10 +142,6 @@ async def play(task: dict[str, Any]) -> None:
             for kind, group in groups.items():
                 report("done", kind=kind, messages=messages, **await group.run(messages))
         await gatherResults([group.stop() for group in groups.values()])
-    if reactor.running:
-        # The caller may end this process at the same time.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        reactor.stop()
 
 
 def _start(task: dict[str, Any]) -> None:
