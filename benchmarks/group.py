@@ -14,15 +14,12 @@ from typing import Any, Final
 
 import attrs
 
-from benchmarks.actors.subscribe import EVERYTHING
-from benchmarks.harness.actor import Actor
 from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.failure import BenchmarkFailed
-from benchmarks.harness.flow import TIMEOUT
+from benchmarks.harness.measured_nodes import QUEUE, MeasuredNodes, Portion
 from benchmarks.harness.node_process import NodeProcess
 from benchmarks.harness.node_status import read_status
 from benchmarks.harness.report import Floor, Report, Sheet, format_number
-from benchmarks.harness.usage import cpu_seconds
 from broker.order_certificates.signing_key import SigningKey
 from examples.free_ports import free_port
 
@@ -47,7 +44,6 @@ RATE: Final = 1_000.0
 _PATIENCE: Final = 30.0
 _GLANCE: Final = 0.2
 _COMPARE: Final = 'compare = ["logical", "sequencer", "real-time", "hybrid"]\n'
-_QUEUE: Final = "[queue]\nevents = 1000000\n"
 
 
 @attrs.frozen
@@ -55,16 +51,13 @@ class Run:
     order: str
     extra: str
     """What runs beside the order."""
-    events: int
-    seconds: float
-    cpu: Sequence[float]
-    """Processor seconds of each site."""
+    portion: Portion
     signatures: int
 
     @property
     def microseconds(self) -> float:
         """Processor time of all sites for one event."""
-        return 1e6 * sum(self.cpu) / self.events
+        return 1e6 * sum(self.portion.cpu) / self.portion.events
 
 
 def run(context: BenchmarkContext) -> Report:
@@ -79,78 +72,37 @@ def run(context: BenchmarkContext) -> Report:
 
 
 def measure_order(context: BenchmarkContext, order: str, portions: Sequence[int]) -> list[Run]:
-    """Run all groups of an order. The last portion is measured."""
+    """Run all groups of an order at the same time. The last portion is measured."""
+    publishing = {"batch": BATCH, "rate": RATE}
     with context.empty_folder() as folder:
-        groups = [
-            _Group(context, folder / extra, order, extra, portions) for extra in MEASURED[order]
-        ]
-        for index in range(len(portions)):
-            for each in groups:
-                each.wait_until_ready(index)
-            for each in groups:
-                each.start_portion()
-            for each in groups:
-                each.end_portion()
-        return [each.stop() for each in groups]
+        groups: dict[str, MeasuredNodes] = {}
+        for extra in MEASURED[order]:
+            nodes = _start_sites(context, folder / extra, order, extra)
+            groups[extra] = MeasuredNodes(
+                *(context.children, nodes, nodes[-1:], portions, publishing)
+            )
+        for _ in portions:
+            for each in groups.values():
+                each.wait_until_ready()
+            for each in groups.values():
+                each.start()
+            measured = {extra: each.end() for extra, each in groups.items()}
+        runs = []
+        for extra, each in groups.items():
+            each.stop()
+            runs.append(Run(order, extra, measured[extra], _count_signatures(each.nodes)))
+            for node in each.nodes:
+                node.stop()
+        return runs
 
 
-class _Group:
-    """Three sites with a publisher and a subscriber."""
-
-    def __init__(
-        self,
-        context: BenchmarkContext,
-        folder: Path,
-        order: str,
-        extra: str,
-        portions: Sequence[int],
-    ) -> None:
-        self._order = order
-        self._extra = extra
-        self._events = portions[-1]
-        self._nodes = _start_sites(context, folder, order, extra)
-        task: dict[str, Any] = {"endpoint": self._nodes[-1].endpoint, "subscribers": 1}
-        task |= {"portions": portions, "query": EVERYTHING}
-        self._subscriber = Actor(context.children, "subscribe", task)
-        task = {"endpoint": self._nodes[0].endpoint, "batch": BATCH, "rate": RATE}
-        self._subscriber.wait_for("ready", TIMEOUT)
-        self._publisher = Actor(
-            context.children, "publish_prebuilt", {**task, "portions": portions}
-        )
-        self._before: Sequence[float] = ()
-        self._cpu: Sequence[float] = ()
-        self._seconds = 0.0
-
-    def wait_until_ready(self, portion: int) -> None:
-        self._publisher.wait_for("ready", TIMEOUT)
-        if portion:
-            self._subscriber.wait_for("ready", TIMEOUT)
-
-    def start_portion(self) -> None:
-        self._before = [cpu_seconds(node.pid) for node in self._nodes]
-        self._subscriber.start_run()
-        self._publisher.start_run()
-
-    def end_portion(self) -> None:
-        sent = self._publisher.wait_for("done", TIMEOUT)
-        came = self._subscriber.wait_for("done", TIMEOUT)
-        after = [cpu_seconds(node.pid) for node in self._nodes]
-        self._cpu = [now - past for now, past in zip(after, self._before, strict=True)]
-        self._seconds = came["ended"] - sent["began"]
-
-    def stop(self) -> Run:
-        """Return the last portion. Raises `BenchmarkFailed` if the sites do not agree."""
-        self._publisher.stop()
-        self._subscriber.stop()
-        states = [_stack_of(node) for node in self._nodes]
-        for node in self._nodes:
-            node.stop()
-        peers = [row for each in states for row in each["peers"]]
-        if any(row.get("different") or row.get("rejected") for row in peers):
-            raise BenchmarkFailed(f"the sites do not agree: {states}")
-        signatures = sum(each.get("certificate_signatures", 0) for each in states)
-        of_run = self._order, self._extra, self._events, self._seconds, self._cpu
-        return Run(*of_run, signatures)
+def _count_signatures(nodes: Sequence[NodeProcess]) -> int:
+    """Raises `BenchmarkFailed` if the sites do not agree."""
+    states = [_stack_of(node) for node in nodes]
+    peers = [row for each in states for row in each["peers"]]
+    if any(row.get("different") or row.get("rejected") for row in peers):
+        raise BenchmarkFailed(f"the sites do not agree: {states}")
+    return sum(each.get("certificate_signatures", 0) for each in states)
 
 
 def _start_sites(
@@ -175,7 +127,7 @@ def _start_sites(
             f'[streams.">"]\nstack = "group"\n'
             f'[stacks.group]\nuse = "rcm"\norder = "{order}"\nsites = {sites}\n{further}'
         )
-        nodes.append(NodeProcess(context.children, own, configuration + _QUEUE, site))
+        nodes.append(NodeProcess(context.children, own, configuration + QUEUE, site))
     _wait_until_connected(nodes)
     return nodes
 
@@ -228,7 +180,7 @@ def report(runs: Sequence[Run]) -> Report:
         ],
         floors=floors,
         notes=[
-            f"{runs[0].events:,} events, {RATE:,.0f} a second in messages of {BATCH}, from a "
+            f"{EVENTS:,} events, {RATE:,.0f} a second in messages of {BATCH}, from a "
             "publisher at a; a subscriber at c gets all of them; all groups of an order run at the "
             "same time",
             "rate: events for the same processor time, with nothing beside the order = 1; median "

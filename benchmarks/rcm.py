@@ -196,7 +196,8 @@ def report(results: Results, floors: Floors, real_seconds: float, *, quick: bool
             "awareness, TCP: ten minutes of real time, with relays between sites in one process",
             f"those in virtual time took {real_seconds:.0f} s of real time",
             f"stream: {streams.EVENTS:,} prebuilt events as fast as the session takes them; the "
-            "median of the ratios of alternate runs; rcm delivers all events at all sites",
+            "stacks take turns, and the ratio is the median of neighbouring portions; rcm delivers "
+            "all events at all sites",
             "fan-outs: bytes of connections and datagrams, without the headers of TCP, UDP and IP; "
             f"{fan_out.MESSAGES} messages; the floors are of {fan_out.SIZES[0]} bytes, an event of "
             "the examples has about 950",

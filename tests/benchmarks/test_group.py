@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from benchmarks.group import CERTIFICATES, COMPARISON, NOTHING, Run, report
+from benchmarks.harness.measured_nodes import Portion
 
 
 def runs(order: str, extra: str, *costs: float) -> list[Run]:
     signatures = 30 if extra == CERTIFICATES else 0
-    return [Run(order, extra, 1_000, 2.0, [cost / 1e3] * 3, signatures) for cost in costs]
+    portions = [Portion(1_000, 2.0, [cost / 1e3] * 3, 0) for cost in costs]
+    return [Run(order, extra, each, signatures) for each in portions]
 
 
 def test_the_rate_is_the_median_ratio_of_simultaneous_runs() -> None:

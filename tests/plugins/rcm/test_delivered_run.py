@@ -29,9 +29,10 @@ def make_entry(random: Random, before: OrderEntry) -> OrderEntry:
 
 def single_runs(runs: list[DeliveredRun]) -> list[DeliveredRun]:
     return [
-        DeliveredRun(
-            *(run.id.after(index), None if run.stamp is None else run.stamp.after(index)),
-            *(run.is_late, run.is_recovered, [event]),
+        run._replace(
+            id=run.id.after(index),
+            stamp=None if run.stamp is None else run.stamp.after(index),
+            events=[event],
         )
         for run in runs
         for index, event in enumerate(run.events)
