@@ -32,7 +32,7 @@ class HeldEvents:
     has_entry: bool = False
     """The events have the entries of messages in time, with the stamps of their sender."""
     delivered: DeliveredRun | None = None
-    """Set by their delivery."""
+    """Their places, from their delivery on."""
 
     def __len__(self) -> int:
         return len(self.events)

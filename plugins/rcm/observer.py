@@ -93,9 +93,6 @@ class Observers:
     def __iter__(self) -> Iterator[GroupObserver]:
         return iter(self._observers)
 
-    def __bool__(self) -> bool:
-        return bool(self._observers)
-
     def add(self, *observers: GroupObserver | None) -> None:
         """Add those that the configuration has."""
         self._observers += [each for each in observers if each is not None]

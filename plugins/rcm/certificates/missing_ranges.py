@@ -41,7 +41,7 @@ class MissingRanges:
         return bool(self._open)
 
     def add_site(self, site: str, block: int) -> None:
-        """Record a block with events of a site, while no range is open."""
+        """Record a block with events of a site."""
         self._newest[site] = max(block, self._newest.get(site, block))
 
     def add_event(self, site: str, id: tuple[int, int], block: int) -> int | None:
