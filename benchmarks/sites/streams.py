@@ -1,7 +1,7 @@
-"""Rate of a stream between three whole nodes over TCP: `rcm` beside `mspaces`.
+"""Rate of a stream between three whole nodes over TCP: `rcm` beside `mspaces`, and compared.
 
-The nodes of both run from begin to end, and get portions in turn: the speed of a shared machine
-changes within seconds.
+All nodes run from begin to end, and get portions in turn: the speed of a shared machine changes
+within seconds.
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ from benchmarks.harness.group_nodes import read_stack, start_group
 from benchmarks.harness.measured_nodes import QUEUE, MeasuredNodes, Portion
 from benchmarks.harness.report import Floor, Sheet, format_number
 
-STACKS: Final = ("mspaces", "rcm")
+COMPARED: Final = "rcm, compared"
+STACKS: Final = ("mspaces", "rcm", COMPARED)
+#: Setting of a stack that compares all variants.
+COMPARE: Final = 'compare = ["logical", "sequencer", "real-time", "hybrid"]\n'
 #: Of a PUBLISH message.
 BATCH: Final = 500
 #: Of a portion.
-EVENTS: Final = 10_000
-PORTIONS: Final = 32
+EVENTS: Final = 20_000
+PORTIONS: Final = 12
 #: `rcm` carries at least this part of the rate of `mspaces`.
 FLOOR: Final = 0.5
+#: With all variants compared, at least this part of the rate of one.
+COMPARISON_FLOOR: Final = 2 / 3
 
 
 @attrs.frozen
@@ -45,7 +50,7 @@ class StreamRun:
 
 
 def measure(context: BenchmarkContext) -> list[StreamRun]:
-    """Run both stacks, with a publisher at the first node and subscribers at the others.
+    """Run all stacks, with a publisher at the first node and subscribers at the others.
 
     The first portion is not measured.
     """
@@ -55,7 +60,8 @@ def measure(context: BenchmarkContext) -> list[StreamRun]:
         groups = {}
         for use in STACKS:
             (folder / use).mkdir()
-            nodes = start_group(context.children, folder / use, use, 3, QUEUE)
+            further = COMPARE + QUEUE if use == COMPARED else QUEUE
+            nodes = start_group(context.children, folder / use, use.split(",")[0], 3, further)
             groups[use] = MeasuredNodes(
                 *(context.children, nodes, nodes[1:], portions, {"batch": BATCH})
             )
@@ -98,8 +104,15 @@ def make_sheet(runs: Sequence[StreamRun]) -> Sheet:
 
 
 def make_floors(runs: Sequence[StreamRun]) -> list[Floor]:
-    """Return the floor of the median of the ratios of portions that follow each other."""
+    ordered, compared = _ratio(runs, "rcm", "mspaces"), _ratio(runs, COMPARED, "rcm")
+    return [
+        Floor("a stream over rcm, to one over mspaces", ordered, FLOOR, ""),
+        Floor("a stream with all variants compared, to one", compared, COMPARISON_FLOOR, ""),
+    ]
+
+
+def _ratio(runs: Sequence[StreamRun], use: str, other: str) -> float:
+    """Return the median of the ratios of portions that follow each other."""
     rates = {run.use: run.rates for run in runs}
-    pairs = zip(rates["rcm"], rates["mspaces"], strict=True)
-    ratio = statistics.median(ours / theirs for ours, theirs in pairs)
-    return [Floor("a stream over rcm, to one over mspaces", ratio, FLOOR, "")]
+    pairs = zip(rates[use], rates[other], strict=True)
+    return statistics.median(ours / theirs for ours, theirs in pairs)
