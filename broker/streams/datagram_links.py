@@ -16,9 +16,13 @@ from broker.transport.layer import ClockOffset
 from broker.transport.message import Message, Outcome, Peer
 from broker.transport.socket.contract import IDatagramChannel
 from broker.transport.socket.datagram_demultiplexer import DatagramDemultiplexer
+from broker.transport.socket.datagram_port import DatagramPortSettings
 from broker.transport.socket.udp import format_address
 from broker.transport.stack import Stack
 from broker.transport.view import LinkState, View
+
+#: Datagrams fit into an Ethernet frame, with the headers of IPv6 and UDP.
+_PORT_SETTINGS = DatagramPortSettings(datagram_bytes=1_452)
 
 
 class IDatagramSocket(Protocol):
@@ -66,7 +70,7 @@ class DatagramLinks:
         self._added: set[Peer] = set()
         self._views: dict[Peer, View] = {}
         """Last states of the peers with a link."""
-        self._port = socket.users.open_port(name, self._accept)
+        self._port = socket.users.open_port(name, self._accept, _PORT_SETTINGS)
 
     def add_peer(self, address: tuple[str, int]) -> Hashable:
         try:

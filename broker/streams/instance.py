@@ -33,6 +33,7 @@ from broker.streams.contract import (
     ITransportPlugin,
 )
 from broker.streams.guarded_receiver import guard_receiver
+from broker.streams.interest_transport import IInterestTransport, Marks
 from broker.streams.link_key import LinkKey
 from broker.streams.messaging import IMessagingTransport
 from broker.streams.node_services import NodeServices
@@ -111,9 +112,8 @@ class TransportInstance:
             everything = self._services.parse_query("true()", {})
             for pattern in self.patterns:
                 interest = StreamInterest(pattern, everything)
-                self._services.announce_interest(
-                    (self.instance, pattern.text), interest, lambda marks: None
-                )
+                key = self.instance, pattern.text
+                self._services.announce_interest(key, interest, lambda marks: None)
         self._call("start")
 
     @contextmanager
@@ -136,12 +136,14 @@ class TransportInstance:
         if transport is None:
             return maybeDeferred(lambda: None)
         stopped: Deferred[Any] = maybeDeferred(transport.stop)
-        stopped.addErrback(self._log_failure)
-        return stopped.addCallback(lambda _: None)
+        return stopped.addErrback(self._log_failure).addCallback(lambda _: None)
 
-    def announce(self, key: str, interest: CarriedInterest) -> None:
-        if any(pattern.overlaps(interest.pattern) for pattern in self.patterns):
-            self._call("announce", key, interest)
+    def announce(self, key: str, interest: CarriedInterest) -> Deferred[Marks] | None:
+        """Return when and behind which marks it counts; None: at once."""
+        if not any(pattern.overlaps(interest.pattern) for pattern in self.patterns):
+            return None
+        active = self._call("announce", key, interest)
+        return active if self.provides(IInterestTransport) else None
 
     def withdraw(self, key: str) -> None:
         self._call("withdraw", key)

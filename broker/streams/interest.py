@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from functools import reduce
 
-from broker.event.place import Mark
+from twisted.internet.defer import Deferred, gatherResults
+
+from broker.event.place import Mark, merge_marks
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
+from broker.streams.interest_transport import Marks
 from broker.streams.queue_policy import IQueuePolicy
 from broker.streams.transports import StreamTransports
 from broker.subscriptions.interest import Interest, OnActive
@@ -15,7 +19,8 @@ from broker.subscriptions.interest import Interest, OnActive
 class CarriedInterests:
     """Implements `broker.subscriptions.interest.Interest`.
 
-    The network of clusters decides when interest is active: it serves the pages of all flows.
+    The network of clusters decides when interest is active: it serves the pages of all flows. So
+    do transports that provide `IInterestTransport`.
     """
 
     def __init__(self, network: Interest, transports: StreamTransports) -> None:
@@ -33,7 +38,9 @@ class CarriedInterests:
         on_active: OnActive,
         position: Mapping[str, Mark] | None = None,
     ) -> None:
-        self._transports.announce(key, pattern, query)
+        counts = self._transports.announce(key, pattern, query)
+        if counts:
+            on_active = _after(gatherResults(counts), on_active)
         self._network.announce(key, pattern, query, on_active, position)
 
     def set_queue_policy(self, key: Hashable, policy: IQueuePolicy) -> None:
@@ -49,3 +56,13 @@ class CarriedInterests:
 
     def set_resume_position(self, key: Hashable, position: Mapping[str, Mark]) -> None:
         self._network.set_resume_position(key, position)
+
+
+def _after(counts: Deferred[list[Marks]], on_active: OnActive) -> OnActive:
+    """Return a callback that waits for transports, and adds their marks."""
+
+    def finish(found: list[Marks], marks: Marks) -> list[Marks]:
+        on_active(reduce(merge_marks, found, marks))
+        return found
+
+    return lambda marks: counts.addCallback(finish, marks)

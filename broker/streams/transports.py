@@ -27,6 +27,7 @@ from broker.streams.contract import (
     IGroupPlugin,
 )
 from broker.streams.instance import TransportInstance
+from broker.streams.interest_transport import Marks
 from broker.streams.messaging import IGroupClient, Receive
 from broker.streams.node_services import NodeServices
 
@@ -202,12 +203,17 @@ class StreamTransports(Carriage):
         instance = self._by_pattern.get(pattern_of(batch.flow))
         return batch.events if instance is None else instance.place(batch, is_recovered)
 
-    def announce(self, key: Hashable, pattern: StreamPattern, query: Query) -> None:
-        """Announce interest under a key, or replace that of the key."""
+    def announce(
+        self, key: Hashable, pattern: StreamPattern, query: Query
+    ) -> Sequence[Deferred[Marks]]:
+        """Announce interest under a key, or replace that of the key.
+
+        Return when, and behind which marks, it counts at each transport that states this.
+        """
         self.withdraw(key)
         self._last_key += 1
         interest = CarriedInterest(pattern, query.text, dict(query.namespaces))
-        self._set_interest(key, str(self._last_key), interest)
+        return self._set_interest(key, str(self._last_key), interest)
 
     def set_queue_policy(self, key: Hashable, policy: str) -> None:
         """Announce another policy with the interest of a key."""
@@ -216,10 +222,12 @@ class StreamTransports(Carriage):
             if interest.queue != policy:
                 self._set_interest(key, name, attrs.evolve(interest, queue=policy))
 
-    def _set_interest(self, key: Hashable, name: str, interest: CarriedInterest) -> None:
+    def _set_interest(
+        self, key: Hashable, name: str, interest: CarriedInterest
+    ) -> Sequence[Deferred[Marks]]:
         self._announced[key] = name, interest
-        for instance in self:
-            instance.announce(name, interest)
+        found = [instance.announce(name, interest) for instance in self]
+        return [each for each in found if each is not None]
 
     def withdraw(self, key: Hashable) -> None:
         name, _ = self._announced.pop(key, ("", None))

@@ -39,6 +39,10 @@ class TransportCase(_Base):
         """
         return None
 
+    def reached_nodes(self, names: Sequence[str]) -> Sequence[str]:
+        """Return those of the nodes to which the transport itself brings events of the others."""
+        return names
+
     def create_plugins(self, world: NetworkWorld) -> Plugins:
         """Return the transport and its link stack for one simulation."""
         return self.plugin, self.links

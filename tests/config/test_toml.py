@@ -97,7 +97,7 @@ def test_options_of_a_stack_reach_the_classes_of_its_plugins() -> None:
     [
         ("[stacks.mspaces]\nwindow_bites = 3", "did you mean stacks.mspaces.window_bytes?"),
         ('[stacks.mspaces]\nuse = "mspace"', "no stack 'mspace' is installed, did you mean 'msp"),
-        ("[stacks.radar]\n", "no stack 'radar' is installed; there are: mspaces"),
+        ("[stacks.radar]\n", "no stack 'radar' is installed; there are: dcp, mspaces"),
         ("[stacks.mspaces]\nwindow_bytes = 1", "must be a size from 64KiB to 1GiB"),
         ("[stacks.mspaces]\nliveness = 0.5", "liveness: must be more than keepalive"),
         ('[stacks.mspaces]\nlinks = "x"', "no stack 'x' is installed"),

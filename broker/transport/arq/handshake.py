@@ -140,11 +140,19 @@ def accept_request(
     now: float,
 ) -> tuple[ConnectionCore, bytes]:
     """Return the connection that a request opens, and its ACCEPT."""
+    mac, accept = create_accept(request, own_id, entropy, settings.window)
+    core = ConnectionCore(settings, mac, own_id, request.client, request.room, now, max_frame)
+    return core, accept
+
+
+def create_accept(
+    request: HandshakeRequest, own_id: int, entropy: Entropy, room: int
+) -> tuple[Mac, bytes]:
+    """Return the keyed tags of the connection that a request opens, and its ACCEPT."""
     nonce = entropy(NONCE_BYTES)
     mac = Mac(derive_connection_key(request.client, own_id, request.nonce, nonce))
-    contents = _ACCEPT.pack(own_id, nonce, settings.window)
-    core = ConnectionCore(settings, mac, own_id, request.client, request.room, now, max_frame)
-    return core, mac.add_tag(encode_plain(ACCEPT, request.client, contents))
+    contents = _ACCEPT.pack(own_id, nonce, room)
+    return mac, mac.add_tag(encode_plain(ACCEPT, request.client, contents))
 
 
 class Dialler:

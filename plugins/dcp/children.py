@@ -1,0 +1,197 @@
+"""The children of a node: what each wants, and what is sent to it (DCP D12, D15, D30, D55)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+import attrs
+
+from broker.errors import BadQuery, Overloaded, ProtocolError
+from broker.event.place import Mark
+from broker.streams.contract import CarriedInterest
+from plugins.dcp.connection import Connection
+from plugins.dcp.control import InForce, Query, SequenceStart, to_interest
+from plugins.dcp.event_range import EventRange
+from plugins.dcp.sequences import Sequences, SequenceState
+
+
+class ISetLinkInterest(Protocol):
+    def __call__(
+        self,
+        link: Hashable,
+        key: str,
+        interest: CarriedInterest | None,
+        on_active: Callable[[Mapping[str, Mark]], object],
+    ) -> object:
+        """Set or remove interest behind a link, as `ITransportContext.set_link_interest`."""
+
+
+@attrs.define(eq=False)
+class Child:
+    connection: Connection
+    name: str
+    link: Hashable
+    epoch: int = -1
+    """Of its newest interest; that in force is the connection's `query_epoch`."""
+    is_fed: bool = False
+    """True from the first interest in force on: events are sent."""
+    keys: dict[Query, str] = attrs.field(factory=dict)
+    """Keys of the interest that is set behind its link."""
+    wanted: frozenset[Query] = frozenset()
+    marks: dict[str, Mark] = attrs.field(factory=dict)
+    """Behind them a feeder selects by its interest."""
+    last_key: int = 0
+
+
+class Children:
+    def __init__(
+        self,
+        sequences: Sequences,
+        set_link_interest: ISetLinkInterest,
+        on_change: Callable[[], object],
+        when_covered: Callable[[Callable[[], object]], object],
+    ) -> None:
+        """`on_change` is called when the interest of all children has changed. `when_covered` calls
+        a function as soon as this node itself gets all that its children want by then."""
+        self._sequences = sequences
+        self._set_link_interest = set_link_interest
+        self._on_change = on_change
+        self._when_covered = when_covered
+        self._children: dict[Connection, Child] = {}
+
+    def __iter__(self) -> Iterator[Child]:
+        return iter(list(self._children.values()))
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def __contains__(self, connection: object) -> bool:
+        return connection in self._children
+
+    @property
+    def queries(self) -> set[Query]:
+        """The queries of all children."""
+        return {query for child in self._children.values() for query in child.wanted}
+
+    # ------------------------------------------------------------------ children
+
+    def add(self, connection: Connection, name: str) -> None:
+        # The id tells a link from an earlier one to the same node.
+        link = connection.peer, connection.own_id
+        self._children[connection] = Child(connection, name, link)
+
+    def remove(self, connection: Connection) -> None:
+        child = self._children.pop(connection, None)
+        if child is not None:
+            for key in child.keys.values():
+                self._set_link_interest(child.link, key, None, _ignore)
+            self._on_change()
+
+    def set_interest(self, connection: Connection, epoch: int, queries: Sequence[Query]) -> None:
+        """Let a child have events of these queries from now on.
+
+        Raises `ProtocolError`, `BadQuery` or `Overloaded`: then its interest is as before.
+        """
+        child = self._children[connection]
+        if epoch <= child.epoch:
+            raise ProtocolError(f"interest of the epoch {epoch} after that of {child.epoch}")
+        interests = {query: to_interest(query) for query in queries}
+        added = [query for query in interests if query not in child.keys]
+        waiting = set(added)
+        child.epoch = epoch
+
+        def select(query: Query, marks: Mapping[str, Mark]) -> None:
+            for flow, mark in marks.items():
+                child.marks[flow] = max(mark, child.marks.get(flow, mark))
+            waiting.discard(query)
+            # What is selected at once is not yet requested of the parents.
+            if not waiting and child.wanted == interests.keys():
+                self._when_covered(lambda: self._put_in_force(child, epoch))
+
+        self._install(child, added, interests, select)
+        child.wanted = frozenset(interests)
+        self._on_change()
+        if not waiting:
+            self._when_covered(lambda: self._put_in_force(child, epoch))
+
+    def _install(
+        self,
+        child: Child,
+        added: Sequence[Query],
+        interests: Mapping[Query, CarriedInterest],
+        select: Callable[[Query, Mapping[str, Mark]], object],
+    ) -> None:
+        """Set interest behind a child's link: all, or none with an error."""
+        for count, query in enumerate(added):
+            child.last_key += 1
+            key = str(child.last_key)
+            try:
+                self._set_link_interest(child.link, key, interests[query], partial(select, query))
+            except (BadQuery, Overloaded):
+                for each in added[:count]:
+                    self._set_link_interest(child.link, child.keys.pop(each), None, _ignore)
+                raise
+            child.keys[query] = key
+
+    def _put_in_force(self, child: Child, epoch: int) -> None:
+        """Select events by a child's interest of an epoch from now on."""
+        if child.epoch != epoch or child.connection not in self._children:
+            return
+        if child.connection.query_epoch == epoch and child.is_fed:
+            return
+        for query in [each for each in child.keys if each not in child.wanted]:
+            self._set_link_interest(child.link, child.keys.pop(query), None, _ignore)
+        child.is_fed = True
+        child.connection.query_epoch = epoch
+        starts = []
+        for state in self._sequences:
+            if state.end is None:
+                continue
+            an = self._start_of(child, state)
+            sequence = child.connection.buffer.open(state.description, an)
+            if sequence is not None:
+                starts.append(SequenceStart(sequence.index, state.description, an))
+        child.connection.send_control(InForce(epoch, tuple(starts)))
+
+    @staticmethod
+    def _start_of(child: Child, state: SequenceState) -> int:
+        """Return the AN behind which all events of a child's interest are sent."""
+        epoch, an = child.marks.get(state.description.flow, (0, 0))
+        return max(state.cut, an if epoch == state.description.epoch else 0)
+
+    # ------------------------------------------------------------------ events
+
+    def forward(
+        self, state: SequenceState, range_: EventRange, links: Sequence[frozenset[Hashable]]
+    ) -> None:
+        """Send a range to each child, with the events whose links have the child's."""
+        events, entries = range_.events, range_.entries
+        for child in self._children.values():
+            if not child.is_fed:
+                continue
+            buffer = child.connection.buffer
+            sequence = buffer.find(state.description.key) or buffer.open(
+                state.description, range_.previous
+            )
+            if sequence is None:
+                continue
+            link = child.link
+            if events:
+                wanted = [n for n, those in enumerate(links) if link in those]
+                if len(wanted) == len(events):
+                    part = range_
+                else:
+                    part = EventRange(
+                        *(range_.previous, range_.upto),
+                        [events[n] for n in wanted],
+                        [entries[n] for n in wanted],
+                    )
+            else:
+                part = range_
+            buffer.append(sequence, part)
+
+
+def _ignore(marks: Mapping[str, Mark]) -> None:
+    """Interest that is removed is never in force."""

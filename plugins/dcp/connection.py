@@ -1,0 +1,384 @@
+"""One connection between a child and a parent, after its handshake (DCP D39, D48-D54).
+
+Both ends keep it alive, send control messages in its stream, and measure loss and round trips. Only
+the parent sends events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final, Protocol
+
+import attrs
+
+from broker.errors import BrokerError, ProtocolError
+from broker.transport.arq.mac import TAG_BYTES, Mac
+from broker.transport.arq.pacer import Pacer
+from broker.transport.socket.framing import FrameDecoder, encode_frames
+from plugins.dcp.control import (
+    MOST_MESSAGE_BYTES,
+    ControlMessage,
+    SequenceStart,
+    decode_message,
+    encode_message,
+)
+from plugins.dcp.event_range import (
+    Description,
+    EventRange,
+    SequenceKey,
+    StreamRange,
+    decode_range,
+    decode_stream_range,
+)
+from plugins.dcp.feedback import MOST_ENDS, decode_ends, decode_nack, encode_ends, encode_nack
+from plugins.dcp.incoming_sequences import IncomingSequences, decode_opening
+from plugins.dcp.liveness import Liveness
+from plugins.dcp.packet import (
+    ACK,
+    ACKREQ,
+    EXTENDED,
+    FIN,
+    KEEPALIVE,
+    NACK,
+    RETX,
+    STREAM,
+    SYN,
+    UNSUPPORTED,
+    Packet,
+    decode,
+)
+from plugins.dcp.packet_writer import PacketWriter
+from plugins.dcp.parent_path import ParentPath
+from plugins.dcp.parts import PartKey, PartStore
+from plugins.dcp.receiver import Nack, SequenceReceiver
+from plugins.dcp.send_buffer import CONTROL_INDEX, EVENTS, PART, SendBuffer
+from plugins.dcp.settings import DcpSettings
+
+_MOST_REASON: Final = 64
+#: Seconds between unrequested acknowledgements.
+_ACK_PAUSE: Final = 0.01
+#: A parent lags if its copies come later than the first ones by this time.
+_LAGGING: Final = 0.02
+
+
+class IConnectionOwner(Protocol):
+    """Gets what comes on connections. It may close them."""
+
+    def sequence_opened(self, connection: Connection, start: SequenceStart, now: float) -> None:
+        """Note a new sequence of a parent, and where its first range begins."""
+
+    def range_received(
+        self,
+        connection: Connection,
+        description: Description,
+        range_: EventRange,
+        now: float,
+        *,
+        is_repeated: bool,
+    ) -> None: ...
+
+    def end_received(
+        self, connection: Connection, key: SequenceKey, an: int, now: float
+    ) -> None: ...
+
+    def unavailable_received(
+        self, connection: Connection, key: SequenceKey, after: int, upto: int, now: float
+    ) -> None: ...
+
+    def control_received(
+        self, connection: Connection, message: ControlMessage, now: float
+    ) -> None: ...
+
+    def current_of(self, key: SequenceKey) -> int | None:
+        """Return the AN up to which a sequence was delivered here."""
+
+
+class Connection:
+    def __init__(
+        self,
+        peer: Hashable,
+        ids: tuple[int, int],
+        mac: Mac,
+        settings: DcpSettings,
+        owner: IConnectionOwner,
+        now: float,
+        *,
+        is_dialled: bool,
+    ) -> None:
+        """`ids` are those of this end and of the other one."""
+        self.peer = peer
+        self.own_id, self.remote_id = ids
+        self.is_dialled = is_dialled
+        """True at the child, which has dialled."""
+        self.path = ParentPath()
+        self.error = ""
+        """Reason of the end; empty: it is open."""
+        self.query_epoch = 0
+        """Epoch of the child's query that is in force."""
+        self.malformed = 0
+        self.unsupported = 0
+        """Packets with flags of later versions."""
+        self.unknown_sequences = 0
+        self.received = 0
+        """Packets."""
+        self.liveness = Liveness(settings, now)
+        self._mac = mac
+        self._settings = settings
+        self._owner = owner
+        self.writer = PacketWriter(self.remote_id, mac, settings.mtu)
+        self._pacer = Pacer(settings.pacing, now)
+        self.buffer = SendBuffer(self.writer, self._pacer, settings, lambda: self.query_epoch)
+        # Without a byte the stream can not go on.
+        patient = attrs.evolve(settings.receiver, patience=float("inf"))
+        self._control = SequenceReceiver[StreamRange]({self: self.path}, patient)
+        self._control.begin(0, now)
+        self._control.set_parent(self, 0, now)
+        self._frames = FrameDecoder(MOST_MESSAGE_BYTES)
+        self._parts = PartStore()
+        self._incoming = IncomingSequences()
+        self._acked_at = now
+        self._unanswered = 0
+
+    # ------------------------------------------------------------------ input
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Handle a packet of the peer's address."""
+        if self.error:
+            return
+        try:
+            if not self._mac.verify(data):
+                raise ProtocolError("a packet with a wrong tag")
+            packet = decode(data[:-TAG_BYTES])
+            if packet.flags & UNSUPPORTED or not packet.flags & EXTENDED:
+                self.unsupported += 1
+                return
+            self.received += 1
+            self.liveness.record_received(now)
+            self._dispatch(packet, now)
+        except ProtocolError:
+            self.malformed += 1
+
+    def _dispatch(self, packet: Packet, now: float) -> None:
+        flags = packet.flags
+        if flags & FIN:
+            self.error = packet.body[:_MOST_REASON].decode("ascii", "replace") or "closed"
+        elif flags & KEEPALIVE and not flags & ACK:
+            self._receive_keepalive(packet, now)
+        elif flags & ACK:
+            self._receive_ack(packet, now)
+        elif flags & NACK:
+            if flags & RETX:
+                self._receive_unavailable(packet, now)
+            else:
+                self._receive_nack(packet, now)
+        else:
+            self._receive_data(packet, now)
+            if flags & ACKREQ:
+                self._send_ack(now, 0, packet.sequence, packet.an)
+
+    def _receive_data(self, packet: Packet, now: float) -> None:
+        flags, index = packet.flags, packet.sequence
+        self._incoming.record_packet(index)
+        is_repeated = bool(flags & RETX)
+        if flags & STREAM:
+            if index != CONTROL_INDEX:
+                raise ProtocolError("a stream that is not that of control messages")
+            piece = decode_stream_range(packet.previous, packet.an, packet.body)
+            ready = self._control.receive(self, piece, now, is_repeated=is_repeated)
+            self._take_control(ready, now)
+            return
+        body = packet.body
+        if flags & SYN:
+            start, body = decode_opening(body)
+            if start.index != index:
+                raise ProtocolError(f"the description of {start.index} for the sequence {index}")
+            self.open_sequence(start, now)
+        description = self._incoming.find(index)
+        if description is None:
+            self.unknown_sequences += 1
+            return
+        kind, body = body[:1], body[1:]
+        if kind == PART:
+            key = PartKey(index, packet.previous, packet.an)
+            whole = self._parts.add_part(key, body)
+            if whole is None:
+                return
+            body = whole
+        elif kind != EVENTS:
+            raise ProtocolError(f"a body of the unknown kind {kind!r}")
+        range_ = decode_range(packet.previous, packet.an, description.epoch, body)
+        self.liveness.record_data(now)
+        self._owner.range_received(self, description, range_, now, is_repeated=is_repeated)
+
+    def open_sequence(self, start: SequenceStart, now: float) -> None:
+        """Note a sequence of the parent, once. Raises `ProtocolError`."""
+        if self._incoming.open(start):
+            self._owner.sequence_opened(self, start, now)
+
+    def _take_control(self, ready: Sequence[StreamRange], now: float) -> None:
+        for piece in ready:
+            try:
+                messages = [decode_message(each) for each in self._frames.feed(piece.data)]
+            except BrokerError as error:
+                self.malformed += 1
+                self.close(f"a bad control message: {error.code}", now)
+                return
+            for message in messages:
+                self._owner.control_received(self, message, now)
+
+    def _receive_unavailable(self, packet: Packet, now: float) -> None:
+        description = self._incoming.find(packet.sequence)
+        if description is None:
+            return
+        span = packet.previous, packet.an
+        self._owner.unavailable_received(self, description.key, *span, now)
+
+    def _receive_nack(self, packet: Packet, now: float) -> None:
+        nack, missing = decode_nack(packet.an, packet.body)
+        round_trip = self.path.round_trip.retransmit_after
+        self.buffer.answer(packet.sequence, nack, missing, now, round_trip)
+
+    # ------------------------------------------------------------------ acknowledgements
+
+    def _send_ack(self, now: float, flags: int, index: int, an: int) -> None:
+        """Send the present places of the sequences that have come since the last time."""
+        ends: list[tuple[int, int]] = []
+        for each in self._incoming.take_unreported():
+            current = self._current_of_index(each)
+            if current is not None:
+                ends.append((each, current))
+        self.writer.write(ACK | flags, an, self.received, now, encode_ends(ends), index)
+        self._acked_at = now
+
+    def _current_of_index(self, index: int) -> int | None:
+        if index == CONTROL_INDEX:
+            return self._control.current
+        description = self._incoming.find(index)
+        return None if description is None else self._owner.current_of(description.key)
+
+    def acknowledge_ahead(self, key: SequenceKey, now: float) -> None:
+        """Let a parent that lags skip what other parents have brought (D51, D52)."""
+        if self.path.skew.mean < _LAGGING or now < self._acked_at + _ACK_PAUSE:
+            return
+        index = self._incoming.index_of(key)
+        if index is not None:
+            self._incoming.record_packet(index)
+            self._send_ack(now, 0, CONTROL_INDEX, 0)
+
+    def _receive_ack(self, packet: Packet, now: float) -> None:
+        asked = self.writer.find_asked(packet.flags, packet.sequence, packet.an)
+        if asked is not None:
+            self.path.round_trip.add_sample(now - asked.sent_at, now)
+            trip = self.path.round_trip
+            self._pacer.record_delivery(
+                *(asked.sent_at, asked.sent, packet.previous),
+                *(now - asked.sent_at, trip.shortest, now),
+            )
+            self.writer.forget_asked()
+        self._unanswered = 0
+        for index, an in decode_ends(packet.body):
+            self.buffer.acknowledge(index, an)
+
+    def send_nack(self, key: SequenceKey, nack: Nack, now: float) -> None:
+        """Request a sequence of the parent again, behind the present place."""
+        index = self._incoming.index_of(key)
+        if index is not None:
+            self._send_nack(index, nack, now)
+
+    def _send_nack(self, index: int, nack: Nack, now: float) -> None:
+        self._parts.remove_until(index, nack.current)
+        missing = self._parts.find_missing(index)
+        self.writer.write(NACK, nack.current, 0, now, encode_nack(nack, missing), index)
+
+    # ------------------------------------------------------------------ keep-alives
+
+    def _send_keepalive(self, now: float) -> None:
+        buffer = self.buffer
+        buffer.flush_empty()
+        buffer.flush(now)
+        is_waiting = not buffer.control.is_acknowledged
+        ends = [(CONTROL_INDEX, buffer.control.sent_upto)] if is_waiting else []
+        ends += [
+            (each.index, each.sender.sent_upto)
+            for each in buffer
+            if each.is_known and not each.sender.is_acknowledged
+        ]
+        is_answered = self.writer.asked_since is None
+        interval = self.liveness.next_interval(now, is_waiting=is_waiting, is_answered=is_answered)
+        body = encode_ends(ends[:MOST_ENDS])
+        flags, sent = KEEPALIVE | ACKREQ, self.writer.sent
+        self.writer.write(flags, sent, round(interval * 1000), now, body)
+
+    def _receive_keepalive(self, packet: Packet, now: float) -> None:
+        self.liveness.record_keepalive(packet.previous / 1000, packet.an, self.received - 1)
+        for index, an in decode_ends(packet.body):
+            self._incoming.record_packet(index)
+            if index == CONTROL_INDEX:
+                self._take_control(self._control.receive_end(self, an, now), now)
+            elif (description := self._incoming.find(index)) is not None:
+                self._owner.end_received(self, description.key, an, now)
+        self._send_ack(now, KEEPALIVE, packet.sequence, packet.an)
+
+    # ------------------------------------------------------------------ output, time and end
+
+    def send_control(self, *messages: ControlMessage) -> None:
+        self.buffer.send_control(b"".join(encode_frames([encode_message(m) for m in messages])))
+
+    def close(self, reason: str, now: float) -> None:
+        """Tell the other end, which may not get it."""
+        if not self.error:
+            self.error = reason
+            self.writer.write(FIN, 0, 0, now, reason[:_MOST_REASON].encode("ascii", "replace"))
+
+    def flush(self, now: float) -> list[bytes]:
+        """Return the packets that may be sent now."""
+        if not self.error:
+            before = self.buffer.sent_ranges
+            self.buffer.flush(now)
+            if self.buffer.sent_ranges != before:
+                self.liveness.record_data(now)
+        return self.writer.take_packets()
+
+    def next_timeout(self) -> float:
+        times = (self.buffer.next_timeout(), self._control.next_timeout())
+        known = [each for each in times if each is not None]
+        return min(self.liveness.due_at, self.liveness.given_up_at, *known)
+
+    def handle_timeout(self, now: float) -> None:
+        if self.error:
+            return
+        if now >= self.liveness.given_up_at:
+            self.close("silent", now)
+            return
+        if not self.is_dialled and self._is_lagging(now):
+            self.close("lagging", now)
+            return
+        ready, nack = self._control.handle_timeout(now)
+        self._take_control(ready, now)
+        if nack is not None:
+            self._send_nack(CONTROL_INDEX, nack, now)
+        if now >= self.liveness.due_at and not self.error:
+            asked = self.writer.asked_since
+            if asked is not None and now > asked + self._settings.least_keepalive:
+                self._unanswered += 1
+            self._send_keepalive(now)
+
+    def _is_lagging(self, now: float) -> bool:
+        """Return whether the child does not answer, or is behind by more than the buffer (D53)."""
+        settings, since = self._settings, self.buffer.lagging_since
+        if since is not None and now >= since + settings.lag_seconds:
+            return True
+        most = self.liveness.most_lost(settings.least_keepalive, both_ways=True)
+        return self._unanswered > max(settings.unanswered, most)
+
+    def snapshot(self) -> dict[str, object]:
+        skipped = sum(each.sender.skipped_bytes for each in self.buffer)
+        return {
+            "sent": self.writer.sent,
+            "received": self.received,
+            "loss": round(self.liveness.loss, 4),
+            "repaired": self.buffer.repaired,
+            "skipped_bytes": skipped,
+            "dropped_bytes": self.buffer.dropped_bytes,
+            "malformed": self.malformed,
+        }

@@ -1,0 +1,131 @@
+"""Control messages of a connection: msgpack arrays in its stream (DCP D57).
+
+Each is preceded by its length (`broker.transport.socket.framing`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from broker.errors import BadName, ProtocolError
+from broker.event.stream import StreamPattern
+from broker.streams.contract import CarriedInterest
+from plugins.dcp.event_range import Description
+from plugins.dcp.packet import MOST_AN
+
+#: Bytes of one message.
+MOST_MESSAGE_BYTES: Final = 4 << 20
+#: Queries of one node.
+MOST_QUERIES: Final = 10_000
+#: Sequences that one parent describes.
+MOST_SEQUENCES: Final = 10_000
+#: Children that a refusal names.
+MOST_CANDIDATES: Final = 64
+MOST_LEVEL: Final = 32
+
+Epoch = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+Number = Annotated[int, Meta(ge=0, le=MOST_AN)]
+Index = Annotated[int, Meta(ge=1, le=2**16 - 1)]
+Level = Annotated[int, Meta(ge=0, le=MOST_LEVEL)]
+Name = Annotated[str, Meta(max_length=255)]
+#: Pattern, query, and namespaces with their prefixes.
+Query = tuple[Name, Annotated[str, Meta(max_length=65_536)], tuple[tuple[Name, Name], ...]]
+Queries = Annotated[tuple[Query, ...], Meta(max_length=MOST_QUERIES)]
+
+
+class Join(msgspec.Struct, tag="join", array_like=True, frozen=True):
+    """A node requests to become a child."""
+
+    name: Name
+    level: Level
+    """Its level if that is fixed, since it has children; else 0."""
+    epoch: Epoch
+    queries: Queries
+
+
+class Accepted(msgspec.Struct, tag="accepted", array_like=True, frozen=True):
+    name: Name
+    """Of the parent."""
+    level: Level
+    candidates: Annotated[tuple[Name, ...], Meta(max_length=MOST_CANDIDATES)] = ()
+    """As of `Refused`, for a node that finds fewer roots than it wants parents."""
+
+
+class Refused(msgspec.Struct, tag="refused", array_like=True, frozen=True):
+    reason: Name
+    candidates: Annotated[tuple[Name, ...], Meta(max_length=MOST_CANDIDATES)] = ()
+    """Addresses of children, which may have room."""
+
+
+class Interest(msgspec.Struct, tag="interest", array_like=True, frozen=True):
+    """All interest of a child. It replaces that of an earlier epoch."""
+
+    epoch: Epoch
+    queries: Queries
+
+
+class SequenceStart(msgspec.Struct, array_like=True, frozen=True):
+    """A sequence of a parent: what it sends begins behind an AN.
+
+    In `InForce` it is the AN behind which the query is in force.
+    """
+
+    index: Index
+    description: Description
+    an: Number
+
+
+class InForce(msgspec.Struct, tag="in-force", array_like=True, frozen=True):
+    """A parent selects events by the child's interest of this epoch.
+
+    It counts for sequences that are not listed from their begin at this parent.
+    """
+
+    epoch: Epoch
+    sequences: Annotated[tuple[SequenceStart, ...], Meta(max_length=MOST_SEQUENCES)]
+
+
+class LevelChanged(msgspec.Struct, tag="level", array_like=True, frozen=True):
+    """The level of a parent, or that of a child, has changed."""
+
+    level: Level
+
+
+ControlMessage: TypeAlias = Join | Accepted | Refused | Interest | InForce | LevelChanged
+
+_DECODER: Final = msgspec.msgpack.Decoder(ControlMessage)
+encode_message: Final = msgspec.msgpack.Encoder().encode
+_START: Final = msgspec.msgpack.Decoder(SequenceStart)
+
+
+def decode_message(data: bytes) -> ControlMessage:
+    """Raises `ProtocolError`."""
+    try:
+        message: ControlMessage = _DECODER.decode(data)
+        return message
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ProtocolError(f"a control message: {error}") from None
+
+
+def decode_start(data: bytes) -> SequenceStart:
+    """Raises `ProtocolError`."""
+    try:
+        return _START.decode(data)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ProtocolError(f"the description of a sequence: {error}") from None
+
+
+def to_query(interest: CarriedInterest) -> Query:
+    return interest.pattern.text, interest.query, tuple(sorted(interest.namespaces.items()))
+
+
+def to_interest(query: Query) -> CarriedInterest:
+    """Raises `ProtocolError` for a pattern that is none."""
+    pattern, text, namespaces = query
+    try:
+        return CarriedInterest(StreamPattern.parse(pattern), text, dict(namespaces))
+    except BadName as error:
+        raise ProtocolError(f"the interest of a child: {error.text}") from None

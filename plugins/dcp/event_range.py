@@ -1,0 +1,193 @@
+"""Ranges of a sequence: the events that one packet, or the parts of one, carry (DCP D26-D32)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol, Self
+
+import msgspec
+
+from broker.errors import ProtocolError
+from broker.event.place import Mark
+from broker.streams.contract import CarriedEvent
+
+#: AN, level, bytes of the record, bytes of the document.
+_ENTRY = struct.Struct(">QBII")
+_MOST_LEVEL: Final = 2
+_NO_MARK: Final[Mark] = (0, 0)
+
+
+class SequenceKey(NamedTuple):
+    """The events of one origin under one carrying pattern, in one epoch."""
+
+    flow: str
+    epoch: int
+
+
+class Description(msgspec.Struct, array_like=True, frozen=True):
+    """A sequence, as a parent describes it to a child."""
+
+    flow: str
+    epoch: int
+    origin_node: str
+    """Address of the node that serves the origin's log."""
+    begins_after: Mark = _NO_MARK
+    """Mark in an earlier epoch: no event of the flow is between it and the sequence's begin."""
+
+    @property
+    def key(self) -> SequenceKey:
+        return SequenceKey(self.flow, self.epoch)
+
+
+class IRange(Protocol):
+    """A range of ANs, and what is in it."""
+
+    @property
+    def previous(self) -> int: ...
+    @property
+    def upto(self) -> int: ...
+    @property
+    def size(self) -> int:
+        """Bytes in it."""
+
+    def after(self, an: int) -> Self:
+        """Return the part behind an AN that is within the range."""
+
+    def until(self, an: int) -> Self:
+        """Return the part up to an AN that is within the range."""
+
+    def begin_at(self, previous: int) -> Self:
+        """Return the range with an earlier begin: nothing is between."""
+
+    def split(self, room: int) -> tuple[Self, Self | None]:
+        """Return a first part of at most `room` bytes, if it can be divided so far; and the
+        rest."""
+
+    def single_events(self) -> Sequence[Self]:
+        """Return a range for each event, without a statement about the ANs between them."""
+
+    def digests(self) -> Sequence[tuple[int, int]]:
+        """Return AN and hash of each event's document."""
+
+
+class EventRange(NamedTuple):
+    """All events of a sequence in (previous, upto] that match the query of a link."""
+
+    previous: int
+    upto: int
+    events: Sequence[CarriedEvent] = ()
+    entries: Sequence[bytes] = ()
+    """The encoded events. Relays forward them as they came."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the entries."""
+        return sum(map(len, self.entries))
+
+    def after(self, an: int) -> EventRange:
+        events = self.events
+        first = next((n for n, each in enumerate(events) if each.mark[1] > an), len(events))
+        return EventRange(an, self.upto, events[first:], self.entries[first:])
+
+    def until(self, an: int) -> EventRange:
+        count = sum(each.mark[1] <= an for each in self.events)
+        return EventRange(self.previous, an, self.events[:count], self.entries[:count])
+
+    def begin_at(self, previous: int) -> EventRange:
+        return EventRange(previous, self.upto, self.events, self.entries)
+
+    def split(self, room: int) -> tuple[EventRange, EventRange | None]:
+        total = 0
+        for count, entry in enumerate(self.entries):
+            total += len(entry)
+            if total > room and count:
+                an = self.events[count - 1].mark[1]
+                return self.until(an), self.after(an)
+        return self, None
+
+    def single_events(self) -> list[EventRange]:
+        return [
+            EventRange(event.mark[1] - 1, event.mark[1], (event,), (entry,))
+            for event, entry in zip(self.events, self.entries, strict=True)
+        ]
+
+    def digests(self) -> list[tuple[int, int]]:
+        return [(event.mark[1], hash(event.document)) for event in self.events]
+
+    @classmethod
+    def of_events(cls, previous: int, upto: int, events: Sequence[CarriedEvent]) -> EventRange:
+        return cls(previous, upto, events, [encode_entry(each) for each in events])
+
+
+class StreamRange(NamedTuple):
+    """Bytes of a stream: AN counts them (DCP D33)."""
+
+    previous: int
+    upto: int
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def after(self, an: int) -> StreamRange:
+        return StreamRange(an, self.upto, self.data[an - self.previous :])
+
+    def until(self, an: int) -> StreamRange:
+        return StreamRange(self.previous, an, self.data[: an - self.previous])
+
+    def begin_at(self, previous: int) -> StreamRange:
+        raise ValueError("a stream has no ranges without bytes")
+
+    def split(self, room: int) -> tuple[StreamRange, StreamRange | None]:
+        if len(self.data) <= room:
+            return self, None
+        middle = self.previous + room
+        return self.until(middle), self.after(middle)
+
+    def single_events(self) -> list[StreamRange]:
+        """Return nothing: bytes of a stream have no meaning alone."""
+        return []
+
+    def digests(self) -> list[tuple[int, int]]:
+        return []
+
+
+def decode_stream_range(previous: int, upto: int, body: bytes) -> StreamRange:
+    """Raises `ProtocolError` if the body has not the bytes of the range."""
+    if upto - previous != len(body):
+        raise ProtocolError(f"{len(body)} bytes in the range ({previous}, {upto}] of a stream")
+    return StreamRange(previous, upto, body)
+
+
+def encode_entry(event: CarriedEvent) -> bytes:
+    """Return the bytes of an event in a packet."""
+    _, record, document, level = event
+    head = _ENTRY.pack(event.mark[1], level, len(record), len(document))
+    return b"".join((head, record, document))
+
+
+def decode_range(previous: int, upto: int, epoch: int, body: bytes) -> EventRange:
+    """Return the range whose entries are in a body.
+
+    Raises `ProtocolError` for entries that are cut, do not ascend, or are outside of the range.
+    """
+    events: list[CarriedEvent] = []
+    entries: list[bytes] = []
+    start, size, last = 0, len(body), previous
+    while start < size:
+        if size - start < _ENTRY.size:
+            raise ProtocolError(f"{size - start} bytes behind the last event of a packet")
+        an, level, record_bytes, document_bytes = _ENTRY.unpack_from(body, start)
+        begin = start + _ENTRY.size
+        middle, end = begin + record_bytes, begin + record_bytes + document_bytes
+        if not last < an <= upto or end > size:
+            raise ProtocolError(f"an event with the AN {an} in the range ({previous}, {upto}]")
+        last = an
+        if level > _MOST_LEVEL:
+            raise ProtocolError(f"an event of the level {level}")
+        events.append(CarriedEvent((epoch, an), body[begin:middle], body[middle:end], level))
+        entries.append(body[start:end] if start or end < size else body)
+        start = end
+    return EventRange(previous, upto, events, entries)

@@ -1,0 +1,88 @@
+"""Keep-alives of one connection, and the end of a silent one (DCP D54, D98)."""
+
+from __future__ import annotations
+
+from math import ceil, log
+from typing import Final
+
+from plugins.dcp.parent_path import SmoothedTime
+from plugins.dcp.settings import DcpSettings
+
+_SILENT_INTERVALS: Final = 3
+#: A living peer is given up at most once in this time, in seconds.
+_FALSE_END_SECONDS: Final = 86_400.0
+#: Before the first measurement.
+_FIRST_LOSS: Final = 0.2
+_LEAST_LOSS: Final = 0.01
+_MOST_LOSS: Final = 0.9
+#: Packets for one sample of the loss.
+_LEAST_COUNT: Final = 24
+_LOSS_WEIGHT: Final = 1 / 4
+#: While control messages are not acknowledged.
+_CONTROL_INTERVAL: Final = 0.1
+
+
+class Liveness:
+    """The interval of keep-alives follows the pace of the stream, and the patience the loss."""
+
+    def __init__(self, settings: DcpSettings, now: float) -> None:
+        self.loss = _FIRST_LOSS
+        """Measured share of packets that are lost on the way here."""
+        self.due_at = now
+        """Time of the next keep-alive."""
+        self._settings = settings
+        self._gap = SmoothedTime()
+        self._data_at = self._received_at = now
+        self._interval = settings.least_keepalive
+        self._peer_interval = 1.0
+        self._counted: tuple[int, int] = (0, 0)
+        """Packets up to the peer's last sample: sent there, and received here."""
+
+    def record_received(self, now: float) -> None:
+        self._received_at = now
+
+    def record_data(self, now: float) -> None:
+        """Record events that were sent or received."""
+        self._gap.add_sample(now - self._data_at)
+        self._data_at = now
+
+    def next_interval(self, now: float, *, is_waiting: bool, is_answered: bool) -> float:
+        """Return the most seconds up to the keep-alive after the one that is due now.
+
+        It comes earlier with `is_waiting`: control messages are not acknowledged. It grows only if
+        the last one `is_answered`: the peer counts silence in intervals that it knows.
+        """
+        settings = self._settings
+        if now > self._data_at + settings.least_keepalive:
+            # The stream pauses: it may have become slower.
+            self._gap.add_sample(now - self._data_at)
+        interval = max(settings.least_keepalive, 4 * self._gap.mean)
+        most = min(settings.most_keepalive, self._interval * (2 if is_answered else 1))
+        self._interval = min(interval, most)
+        self.due_at = now + (_CONTROL_INTERVAL if is_waiting else self._interval)
+        return self._interval
+
+    def record_keepalive(self, interval: float, sent: int, received: int) -> None:
+        """Record a keep-alive: the peer's interval, and the packets sent there and received here
+        before it."""
+        self._peer_interval = min(max(interval, 0.01), 60.0)
+        sent_before, received_before = self._counted
+        if sent - sent_before >= _LEAST_COUNT:
+            share = 1 - (received - received_before) / (sent - sent_before)
+            self.loss += (min(max(share, 0.0), _MOST_LOSS) - self.loss) * _LOSS_WEIGHT
+            self._counted = sent, received
+
+    def most_lost(self, interval: float, *, both_ways: bool = False) -> int:
+        """Return the number of packets, or of packets and their answers, that are lost in a row
+        less than once a day, if one is sent in each interval."""
+        loss = max(self.loss, _LEAST_LOSS)
+        if both_ways:
+            loss = 1 - (1 - loss) ** 2
+        return ceil(log(_FALSE_END_SECONDS / interval) / -log(loss))
+
+    @property
+    def given_up_at(self) -> float:
+        """Return the time at which the peer has been silent for too long."""
+        count = max(_SILENT_INTERVALS, self.most_lost(self._peer_interval))
+        silence = self._peer_interval * count
+        return self._received_at + max(silence, _SILENT_INTERVALS * self._settings.least_keepalive)

@@ -1,0 +1,86 @@
+"""Options of the `dcp` transport."""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.config import value_kind
+from broker.config.setting import required_setting, setting
+from plugins.dcp.receiver import ReceiverSettings
+from plugins.dcp.settings import DEFAULT_MTU, DcpSettings
+
+#: A datagram on Ethernet has room for this and for the tags of the links.
+MOST_MTU = 1_432
+MOST_PARENTS = 8
+MIB = 2**20
+
+
+@attrs.frozen(kw_only=True)
+class DcpOptions:
+    """Times are in seconds, sizes in bytes."""
+
+    udp: str = required_setting(
+        value_kind.HOST_PORT,
+        "IP address and port at which this node sends and receives; the roots list it.",
+        shown='"10.0.0.7:8770"',
+    )
+    roots: tuple[str, ...] = required_setting(
+        value_kind.list_of(value_kind.HOST_PORT, least=1, most=64),
+        "Addresses of the roots, the same at all nodes. A node whose own address is one of them is "
+        "a root.",
+        shown='["10.0.0.1:8770", "10.0.0.2:8770"]',
+    )
+    parents: int = setting(
+        value_kind.count(1, MOST_PARENTS), 2, "Nodes from which this node gets each event."
+    )
+    children: int = setting(
+        value_kind.count(0, 1_000), 100, "Most nodes that this node forwards events to."
+    )
+    content: str = setting(
+        value_kind.choice("dynamic", "static"),
+        "dynamic",
+        "dynamic: this node requests what its subscriptions and its children want; static: "
+        "everything, so that a new child waits for nothing.",
+    )
+    mtu: int = setting(
+        value_kind.count(256, MOST_MTU), DEFAULT_MTU, "Bytes of a packet, without those of UDP."
+    )
+    send_buffer: int = setting(
+        value_kind.size(64 * 2**10, 1024 * MIB),
+        4 * MIB,
+        "Events sent to a child and not yet acknowledged; as many may wait.",
+    )
+    patience: float = setting(
+        value_kind.duration(0.1, 60.0),
+        2.0,
+        "Time after which a missing range is left to the log of its origin.",
+    )
+    nack_delay: float = setting(
+        value_kind.duration(0.0, 10.0),
+        0.0,
+        "Time after which a missing range is requested while a parent may still bring it; 0: it "
+        "follows round trips, gaps and the delay of the slowest parent.",
+    )
+    fast_nack_delay: float = setting(
+        value_kind.duration(0.0, 10.0),
+        0.0,
+        "The same when no parent can bring it; 0: it follows the reordering.",
+    )
+
+    @property
+    def is_root(self) -> bool:
+        return self.udp in self.roots
+
+    def make_settings(self) -> DcpSettings:
+        return DcpSettings(
+            mtu=self.mtu,
+            parents=self.parents,
+            children=self.children,
+            receiver=ReceiverSettings(
+                patience=self.patience,
+                fixed_nack=self.nack_delay,
+                fixed_fast_nack=self.fast_nack_delay,
+            ),
+            send_bytes=self.send_buffer,
+            is_static=self.content == "static",
+        )

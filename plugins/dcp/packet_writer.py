@@ -1,0 +1,73 @@
+"""Packets of one connection: header, tag, count, and requests for acknowledgements."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from broker.transport.arq.mac import TAG_BYTES, Mac
+from plugins.dcp.packet import ACKREQ, EXTENDED, EXTENDED_BYTES, KEEPALIVE, Packet, encode
+
+#: Requests whose answer is expected.
+_MOST_ASKED: Final = 64
+
+
+class Asked(NamedTuple):
+    """A packet that requested an acknowledgement."""
+
+    sent_at: float
+    sent: int
+    """Packets sent up to then."""
+
+
+class PacketWriter:
+    def __init__(self, remote_id: int, mac: Mac, mtu: int) -> None:
+        self.sent = 0
+        """Packets."""
+        self.sent_bytes = 0
+        self.room = mtu - EXTENDED_BYTES - TAG_BYTES
+        """Bytes of a body."""
+        self._remote_id = remote_id
+        self._mac = mac
+        self._outbox: list[bytes] = []
+        self._asked: dict[tuple[int, int, int], Asked] = {}
+
+    def write(
+        self,
+        flags: int,
+        an: int,
+        previous: int,
+        now: float,
+        body: bytes = b"",
+        index: int = 0,
+        epoch: int = 0,
+    ) -> int:
+        """Write a packet, and return its bytes."""
+        packet = Packet(
+            flags | EXTENDED, an, previous, body, self._remote_id, index, epoch & 0xFFFF
+        )
+        data = self._mac.add_tag(encode(packet))
+        self._outbox.append(data)
+        self.sent += 1
+        self.sent_bytes += len(data)
+        if flags & ACKREQ:
+            self._asked[flags & KEEPALIVE, index, an] = Asked(now, self.sent)
+            if len(self._asked) > _MOST_ASKED:
+                del self._asked[next(iter(self._asked))]
+        return len(data)
+
+    def find_asked(self, flags: int, index: int, an: int) -> Asked | None:
+        """Return the request that a packet answers, once."""
+        return self._asked.pop((flags & KEEPALIVE, index, an), None)
+
+    @property
+    def asked_since(self) -> float | None:
+        """Return the time of the oldest request without an answer."""
+        return next((each.sent_at for each in self._asked.values()), None)
+
+    def forget_asked(self) -> None:
+        """Forget the requests: an answer to a later one has come."""
+        self._asked.clear()
+
+    def take_packets(self) -> list[bytes]:
+        packets, self._outbox = self._outbox, []
+        return packets

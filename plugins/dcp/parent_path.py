@@ -1,0 +1,66 @@
+"""Measurements of the path from one parent (DCP D95, D98; N8, N15)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.transport.arq.round_trip import RoundTrip
+
+#: Weights of a new sample in the mean and in the deviation, as for round trips (RFC 6298).
+_MEAN_WEIGHT: Final = 1 / 8
+_DEVIATION_WEIGHT: Final = 1 / 4
+
+
+class SmoothedTime:
+    """A smoothed time and its deviation, in seconds."""
+
+    def __init__(self) -> None:
+        self.mean = 0.0
+        self.deviation = 0.0
+        self._has_sample = False
+
+    def add_sample(self, sample: float) -> None:
+        if not self._has_sample:
+            self._has_sample = True
+            self.mean, self.deviation = sample, sample / 2
+            return
+        difference = abs(self.mean - sample)
+        self.deviation += _DEVIATION_WEIGHT * (difference - self.deviation)
+        self.mean += _MEAN_WEIGHT * (sample - self.mean)
+
+    @property
+    def late_after(self) -> float:
+        """Time that a sample seldom exceeds."""
+        return self.mean + 4 * self.deviation
+
+
+class ParentPath:
+    """Counts and times of one parent, over all sequences."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.round_trip = RoundTrip()
+        self.skew = SmoothedTime()
+        """By how much its copies come later than the first ones."""
+        self.reordering = SmoothedTime()
+        """By how much packets come later than a packet that was sent after them."""
+        self.first = 0
+        """Events that came from this parent first."""
+        self.duplicate = 0
+        self.repaired = 0
+        """Events that came first as a retransmission of this parent."""
+        self.lost = 0
+        """Ranges of its chain that did not come, at first."""
+        self.bytes = 0
+
+    def snapshot(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "first": self.first,
+            "duplicate": self.duplicate,
+            "repaired": self.repaired,
+            "lost": self.lost,
+            "bytes": self.bytes,
+            "skew_ms": round(self.skew.mean * 1e3, 3),
+            "round_trip_ms": round(self.round_trip.smoothed * 1e3, 3),
+        }

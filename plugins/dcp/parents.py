@@ -1,0 +1,212 @@
+"""The parents of a node, and by which query each selects events for it (DCP D41-D46; X4).
+
+The node's interest has a number, its *epoch*. A parent states when it selects by the interest of an
+epoch, and from which AN of each sequence on. Wider interest counts from there as soon as the first
+parent has it. Ranges of other parents are trusted again when those have it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Final
+
+import attrs
+
+from plugins.dcp.connection import Connection
+from plugins.dcp.control import InForce, Interest, Query, SequenceStart
+from plugins.dcp.event_range import EventRange, SequenceKey
+from plugins.dcp.parent_chain import NEVER
+from plugins.dcp.parent_path import ParentPath
+from plugins.dcp.receiver import ReceiverSettings, SequenceReceiver
+from plugins.dcp.sequences import Sequences, SequenceState
+
+#: Time in which a first parent should select by new interest. After it the interest counts from the
+#: present places, and earlier events come from the log.
+_COVERED_WITHIN: Final = 2.0
+
+Deliver = Callable[[SequenceState, Iterable[EventRange]], object]
+
+
+@attrs.define(eq=False)
+class Parent:
+    connection: Connection
+    name: str
+    level: int
+    epoch: int = -1
+    """Of the interest by which it selects events; -1: it sends none yet."""
+
+
+class Parents:
+    def __init__(
+        self,
+        sequences: Sequences,
+        settings: ReceiverSettings,
+        deliver: Deliver,
+        *,
+        is_root: bool,
+        first_epoch: int,
+    ) -> None:
+        """`deliver` takes ranges of a sequence in order. `first_epoch` differs from those of
+        earlier processes."""
+        self.paths: dict[Hashable, ParentPath] = {}
+        """Of the parents that send events."""
+        self.epoch = first_epoch
+        """Of the newest interest."""
+        self.covered_epoch = self.epoch
+        """Interest up to this epoch is in force at a parent, or counts without."""
+        self.queries: frozenset[Query] = frozenset()
+        self._sequences = sequences
+        self._settings = settings
+        self._deliver = deliver
+        self._is_root = is_root
+        self._parents: dict[Connection, Parent] = {}
+        self._least_epoch = self.epoch
+        """Lowest epoch whose query has all of the interest that counts."""
+        self._widened: list[tuple[int, float]] = []
+        """Epochs of wider interest that does not count yet, each with the time."""
+        self._waiting: list[tuple[int, Callable[[], object]]] = []
+
+    def __iter__(self) -> Iterator[Parent]:
+        return iter(list(self._parents.values()))
+
+    def __len__(self) -> int:
+        return len(self._parents)
+
+    def __contains__(self, connection: object) -> bool:
+        return connection in self._parents
+
+    @property
+    def level(self) -> int:
+        """The greatest level of the parents."""
+        return max((each.level for each in self._parents.values()), default=0)
+
+    # ------------------------------------------------------------------ interest
+
+    def set_queries(self, queries: Iterable[Query], now: float) -> None:
+        """Ask all parents for these queries."""
+        wanted = frozenset(queries)
+        if wanted == self.queries:
+            return
+        is_wider = not wanted <= self.queries
+        self.queries = wanted
+        self.epoch += 1
+        if self._is_root or not is_wider:
+            if not self._widened:
+                self.covered_epoch = self.epoch
+        else:
+            self._widened.append((self.epoch, now))
+        interest = self.interest
+        for parent in self._parents.values():
+            parent.connection.send_control(interest)
+
+    @property
+    def interest(self) -> Interest:
+        return Interest(self.epoch, tuple(sorted(self.queries)))
+
+    def when_covered(self, call: Callable[[], object]) -> None:
+        """Call a function once the present interest is in force at a parent, or counts without."""
+        if self.covered_epoch >= self.epoch:
+            call()
+        else:
+            self._waiting.append((self.epoch, call))
+
+    def _cover(self, epoch: int) -> None:
+        """Let the interest up to an epoch count."""
+        self._widened = [each for each in self._widened if each[0] > epoch]
+        self.covered_epoch = self._widened[0][0] - 1 if self._widened else self.epoch
+        due = [call for at, call in self._waiting if at <= self.covered_epoch]
+        self._waiting = [each for each in self._waiting if each[0] > self.covered_epoch]
+        for call in due:
+            call()
+
+    # ------------------------------------------------------------------ parents
+
+    def add(self, connection: Connection, name: str, level: int) -> None:
+        self._parents[connection] = Parent(connection, name, level)
+        connection.path.name = name
+
+    def remove(self, connection: Connection, now: float) -> None:
+        if self._parents.pop(connection, None) is None:
+            return
+        self.paths.pop(connection, None)
+        for state in self._sequences:
+            if state.receiver is not None:
+                self._deliver(state, state.receiver.remove_parent(connection, now))
+
+    def put_in_force(self, connection: Connection, message: InForce, now: float) -> None:
+        """Handle that a parent selects by the interest of an epoch."""
+        parent = self._parents[connection]
+        if not parent.epoch < message.epoch <= self.epoch:
+            return
+        for start in message.sequences:
+            connection.open_sequence(start, now)
+        starts = {each.description.key: each.an for each in message.sequences}
+        widened = [epoch for epoch, _ in self._widened if epoch <= message.epoch]
+        was_trusted = parent.epoch >= max([self._least_epoch, *widened])
+        parent.epoch = message.epoch
+        self.paths.setdefault(connection, connection.path)
+        if widened:
+            self._raise_least_epoch(widened[-1], starts, now)
+        if parent.epoch >= self._least_epoch and not was_trusted:
+            for state in self._sequences:
+                self._trust(state, connection, starts.get(state.description.key, 0), now)
+        self._cover(message.epoch)
+
+    def _raise_least_epoch(self, epoch: int, starts: dict[SequenceKey, int], now: float) -> None:
+        """Let the interest of an epoch count, behind the given ANs and the present places."""
+        self._least_epoch = epoch
+        for state in self._sequences:
+            receiver = state.receiver
+            if receiver is None:
+                continue
+            cut = max(starts.get(state.description.key, 0), receiver.current or 0)
+            for each in self._parents.values():
+                if each.epoch < epoch:
+                    self._trust(state, each.connection, NEVER, now)
+            self._deliver(state, receiver.set_cut(cut, now))
+
+    def _trust(self, state: SequenceState, parent: Connection, cut: int, now: float) -> None:
+        if state.receiver is not None:
+            self._deliver(state, state.receiver.set_parent(parent, cut, now))
+
+    # ------------------------------------------------------------------ sequences
+
+    def open_sequence(self, connection: Connection, start: SequenceStart, now: float) -> None:
+        """Handle a sequence that is new on the connection of a parent."""
+        parent = self._parents.get(connection)
+        if self._is_root or parent is None:
+            return
+        state = self._sequences.get(start.description.key)
+        if state is None:
+            receiver = SequenceReceiver[EventRange](self.paths, self._settings)
+            state = SequenceState(start.description, receiver)
+            if not self._sequences.add(state):
+                return
+        assert state.receiver is not None
+        is_trusted = parent.epoch >= self._least_epoch
+        self._trust(state, connection, start.an if is_trusted else NEVER, now)
+        self._deliver(state, state.receiver.begin(start.an, now))
+
+    # ------------------------------------------------------------------ time
+
+    def next_timeout(self) -> float | None:
+        times = [self._widened[0][1] + _COVERED_WITHIN] if self._widened else []
+        for state in self._sequences:
+            due = None if state.receiver is None else state.receiver.next_timeout()
+            if due is not None:
+                times.append(due)
+        return min(times, default=None)
+
+    def handle_timeout(self, now: float) -> None:
+        late = [epoch for epoch, since in self._widened if now >= since + _COVERED_WITHIN]
+        if late:
+            self._raise_least_epoch(late[-1], {}, now)
+            self._cover(late[-1])
+        for state in self._sequences:
+            if state.receiver is None or not state.receiver.is_incomplete:
+                continue
+            ranges, nack = state.receiver.handle_timeout(now)
+            self._deliver(state, ranges)
+            if nack is not None:
+                for parent in self._parents.values():
+                    parent.connection.send_nack(state.description.key, nack, now)

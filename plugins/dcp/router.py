@@ -1,0 +1,383 @@
+"""One node of a mesh: it takes events of its parents, or as a root of the node itself, and forwards
+them to its children (DCP D1-D6, D18-D21).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from broker.errors import BadName, BadQuery, Overloaded, ProtocolError
+from broker.event.flow import check_flow, origin_of, pattern_of
+from broker.event.place import Mark
+from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch
+from broker.transport.arq.handshake import Entropy
+from broker.transport.backoff import Backoff
+from plugins.dcp.children import Children
+from plugins.dcp.connection import Connection
+from plugins.dcp.control import (
+    MOST_CANDIDATES,
+    Accepted,
+    ControlMessage,
+    InForce,
+    Interest,
+    Join,
+    LevelChanged,
+    Query,
+    Refused,
+    SequenceStart,
+    to_query,
+)
+from plugins.dcp.endpoint import Endpoint
+from plugins.dcp.event_range import Description, EventRange, SequenceKey
+from plugins.dcp.parent_search import ParentSearch
+from plugins.dcp.parents import Parents
+from plugins.dcp.sequences import Sequences, SequenceState
+from plugins.dcp.settings import DcpSettings
+
+
+class IRouterHost(Protocol):
+    """The node around a router."""
+
+    name: str
+    origin: str
+    """Of the node's own log."""
+    patterns: list[str]
+    """Those whose flows the mesh carries."""
+
+    def send(self, peer: Hashable, packets: list[bytes]) -> object:
+        """Send packets to a peer."""
+
+    def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
+        """Return for each event the links behind which it is wanted."""
+
+    def deliver(self, batch: FlowBatch) -> object:
+        """Log and deliver a batch as far as this node's subscriptions want it."""
+
+    def set_link_interest(
+        self,
+        link: Hashable,
+        key: str,
+        interest: CarriedInterest | None,
+        on_active: Callable[[Mapping[str, Mark]], object],
+    ) -> object:
+        """Set or remove interest behind a link, as `ITransportContext.set_link_interest`."""
+
+    def describe_peer(self, peer: Hashable) -> str:
+        """Return the address of a peer, as `find_peer` takes it."""
+
+    def find_peer(self, address: str) -> Hashable | None:
+        """Return the peer with an address; None for an address that can not be used."""
+
+
+class Router:
+    def __init__(
+        self,
+        host: IRouterHost,
+        settings: DcpSettings,
+        entropy: Entropy,
+        roots: Sequence[Hashable],
+        backoff: Backoff,
+        now: float,
+        *,
+        is_root: bool,
+    ) -> None:
+        """`backoff` is for the search for parents."""
+        self.rejected = 0
+        """Control messages and sequences that were not accepted."""
+        self.early = 0
+        """Ranges of parents whose query is not known to be in force."""
+        self.disagreements = 0
+        """Events of which two parents sent different copies."""
+        self._host = host
+        self._settings = settings
+        self._is_root = is_root
+        self.sequences = Sequences()
+        self.endpoint = Endpoint(settings, self, host.send, entropy)
+        self.parents = Parents(
+            *(self.sequences, settings.receiver, self._take_ranges), is_root=is_root, first_epoch=0
+        )
+        self.children = Children(
+            self.sequences, host.set_link_interest, self._update_queries, self.parents.when_covered
+        )
+        self.search = ParentSearch(self.endpoint, settings, [] if is_root else roots, backoff)
+        self._own: dict[str, Query] = {}
+        self._level: int | None = 0 if is_root else None
+        """None: it follows the parents', since the node has no children."""
+        self._now = now
+        self._update_queries()
+
+    # ------------------------------------------------------------------ for the node
+
+    def announce(
+        self, key: str, interest: CarriedInterest, on_active: Callable[[dict[str, Mark]], object]
+    ) -> None:
+        """Request events for a subscription of this node.
+
+        `on_active` gets the marks behind which all of them come.
+        """
+        self._own[key] = to_query(interest)
+        self._update_queries()
+        self.parents.when_covered(lambda: on_active(self.sequences.marks()))
+
+    def withdraw(self, key: str) -> None:
+        if self._own.pop(key, None) is not None:
+            self._update_queries()
+
+    def publish(self, batch: FlowBatch) -> None:
+        """At a root, take a range of a flow, and forward it. Elsewhere it comes from the roots."""
+        if not self._is_root:
+            return
+        epoch, end = batch.upto
+        after = batch.after
+        for earlier in sorted({event.mark[0] for event in batch.events} - {epoch}):
+            events = [each for each in batch.events if each.mark[0] == earlier]
+            upto = events[-1].mark
+            self._take_own(batch, earlier, after, upto[1], events)
+            after = upto
+        events = [each for each in batch.events if each.mark[0] == epoch]
+        self._take_own(batch, epoch, after, end, events)
+
+    def _take_own(
+        self,
+        batch: FlowBatch,
+        epoch: int,
+        after: Mark,
+        upto: int,
+        events: Sequence[CarriedEvent],
+    ) -> None:
+        previous = after[1] if after[0] == epoch else 0
+        state = self.sequences.get(SequenceKey(batch.flow, epoch))
+        if state is None:
+            begins_after = after if previous == 0 else (0, 0)
+            description = Description(batch.flow, epoch, batch.origin_node, begins_after)
+            state = SequenceState(description, None)
+            if not self.sequences.add(state):
+                return
+        start = max(previous, state.end or 0)
+        if upto <= start:
+            return
+        range_ = EventRange.of_events(previous, upto, events)
+        if start > previous:
+            range_ = range_.after(start)
+        self._forward(state, range_)
+
+    def receive(self, peer: Hashable, packets: Iterable[bytes], now: float) -> None:
+        self._now = now
+        for data in packets:
+            self.endpoint.receive(peer, data, now)
+
+    def flush(self, now: float) -> None:
+        """Send what waits. Call it after each other call."""
+        self._now = now
+        self.endpoint.flush(now)
+
+    def next_timeout(self) -> float | None:
+        times = (
+            *(self.endpoint.next_timeout(), self.parents.next_timeout()),
+            self.search.next_timeout(),
+        )
+        return min((each for each in times if each is not None), default=None)
+
+    def handle_timeout(self, now: float) -> None:
+        self._now = now
+        self.endpoint.handle_timeout(now)
+        self.parents.handle_timeout(now)
+        self.search.handle_timeout(now)
+
+    def stop(self, now: float) -> None:
+        """Leave the mesh."""
+        self.search.stop()
+        for connection in self.endpoint:
+            self.endpoint.close(connection, "leaving", now)
+
+    # ------------------------------------------------------------------ events
+
+    def _take_ranges(self, state: SequenceState, ranges: Iterable[EventRange]) -> None:
+        for range_ in ranges:
+            self._forward(state, range_)
+        receiver = state.receiver
+        if receiver is not None and receiver.disagreements:
+            self.disagreements += len(receiver.disagreements)
+            receiver.disagreements.clear()
+
+    def _forward(self, state: SequenceState, range_: EventRange) -> None:
+        state.end = range_.upto
+        batch = state.make_batch(range_)
+        if len(self.children):
+            links = self._host.match(batch) if range_.events else ()
+            self.children.forward(state, range_, links)
+        if not self._is_root and origin_of(batch.flow) != self._host.origin:
+            self._host.deliver(batch)
+
+    def range_received(
+        self,
+        connection: Connection,
+        description: Description,
+        range_: EventRange,
+        now: float,
+        *,
+        is_repeated: bool,
+    ) -> None:
+        state = self.sequences.get(description.key)
+        if connection not in self.parents.paths or state is None or state.receiver is None:
+            self.early += 1
+            return
+        ranges = state.receiver.receive(connection, range_, now, is_repeated=is_repeated)
+        if ranges:
+            self._take_ranges(state, ranges)
+        if len(self.parents.paths) > 1:
+            for parent in self.parents:
+                if parent.connection is not connection:
+                    parent.connection.acknowledge_ahead(description.key, now)
+
+    def end_received(self, connection: Connection, key: SequenceKey, an: int, now: float) -> None:
+        state = self.sequences.get(key)
+        if connection in self.parents.paths and state is not None and state.receiver is not None:
+            self._take_ranges(state, state.receiver.receive_end(connection, an, now))
+
+    def unavailable_received(
+        self, connection: Connection, key: SequenceKey, after: int, upto: int, now: float
+    ) -> None:
+        state = self.sequences.get(key)
+        if connection in self.parents.paths and state is not None and state.receiver is not None:
+            ranges = state.receiver.receive_unavailable(connection, after, upto, now)
+            self._take_ranges(state, ranges)
+
+    def sequence_opened(self, connection: Connection, start: SequenceStart, now: float) -> None:
+        flow = start.description.flow
+        try:
+            check_flow(flow)
+        except BadName:
+            flow = ""
+        if pattern_of(flow) not in self._host.patterns:
+            self.rejected += 1
+            return
+        self.parents.open_sequence(connection, start, now)
+
+    def current_of(self, key: SequenceKey) -> int | None:
+        state = self.sequences.get(key)
+        return None if state is None or state.receiver is None else state.receiver.current
+
+    # ------------------------------------------------------------------ interest
+
+    def _update_queries(self) -> None:
+        wanted = {*self._own.values(), *self.children.queries}
+        if self._settings.is_static:
+            wanted = {(pattern, "true()", ()) for pattern in self._host.patterns}
+        self.parents.set_queries(wanted, self._now)
+
+    # ------------------------------------------------------------------ connections
+
+    def connected(self, connection: Connection, now: float) -> None:
+        if connection.is_dialled:
+            interest = self.parents.interest
+            level = self._level or 0
+            connection.send_control(Join(self._host.name, level, interest.epoch, interest.queries))
+
+    def dial_failed(self, peer: Hashable, now: float) -> None:
+        self.search.failed(peer, now)
+
+    def disconnected(self, connection: Connection, now: float) -> None:
+        if connection in self.children:
+            self.children.remove(connection)
+            if not len(self.children) and not self._is_root:
+                self._level = None
+        if connection.is_dialled:
+            self.parents.remove(connection, now)
+            self.search.failed(connection.peer, now)
+
+    def control_received(self, connection: Connection, message: ControlMessage, now: float) -> None:
+        try:
+            self._handle_control(connection, message, now)
+        except (ProtocolError, BadQuery, Overloaded) as error:
+            self.rejected += 1
+            self.endpoint.close(connection, f"rejected: {error.code}", now)
+
+    def _handle_control(self, connection: Connection, message: ControlMessage, now: float) -> None:
+        if isinstance(message, Join) and not connection.is_dialled:
+            self._admit(connection, message)
+        elif isinstance(message, Interest) and connection in self.children:
+            self.children.set_interest(connection, message.epoch, message.queries)
+        elif isinstance(message, Accepted) and connection.is_dialled:
+            self._accept_parent(connection, message, now)
+        elif isinstance(message, Refused) and connection.is_dialled:
+            self.search.refused(connection.peer, self._find_peers(message.candidates), now)
+            self.endpoint.close(connection, "refused", now)
+        elif isinstance(message, InForce) and connection in self.parents:
+            self.parents.put_in_force(connection, message, now)
+        elif isinstance(message, LevelChanged):
+            pass
+        else:
+            raise ProtocolError(f"an unexpected message: {type(message).__name__}")
+
+    def _admit(self, connection: Connection, join: Join) -> None:
+        """Accept a child, or refuse it with a reason."""
+        reason = self._find_refusal(join)
+        children = [self._host.describe_peer(each.connection.peer) for each in self.children]
+        candidates = tuple(children[:MOST_CANDIDATES])
+        if reason:
+            connection.send_control(Refused(reason, candidates))
+            return
+        level = self.level
+        self._level = level
+        self.children.add(connection, join.name)
+        connection.send_control(Accepted(self._host.name, level, candidates))
+        self.children.set_interest(connection, join.epoch, join.queries)
+
+    def _find_refusal(self, join: Join) -> str:
+        """Return the reason for which a node does not become a child; empty: none."""
+        if len(self.children) >= self._settings.children:
+            return "capacity"
+        if not self.is_ready:
+            return "not ready"
+        if join.level and self.level >= join.level:
+            return "level"
+        return ""
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the node has the parents that it can have for now."""
+        search = self.search
+        return self._is_root or (
+            bool(self.parents.paths) and (search.is_complete or search.has_ended_pass)
+        )
+
+    @property
+    def level(self) -> int:
+        """Level of this node, which is fixed while it has children (D63)."""
+        return self.parents.level + 1 if self._level is None else self._level
+
+    def _accept_parent(self, connection: Connection, message: Accepted, now: float) -> None:
+        if connection in self.parents:
+            raise ProtocolError("accepted twice")
+        if self._level is not None and message.level >= self._level:
+            # The node has got children since it asked: a circle could close (D64).
+            self.endpoint.close(connection, "level", now)
+            return
+        self.parents.add(connection, message.name, message.level)
+        self.search.joined(connection.peer, self._find_peers(message.candidates))
+
+    def _find_peers(self, addresses: Iterable[str]) -> list[Hashable]:
+        found = [self._host.find_peer(each) for each in addresses]
+        return [each for each in found if each is not None]
+
+    def snapshot(self) -> dict[str, object]:
+        return {
+            "level": self.level,
+            "is_root": self._is_root,
+            "resilience": max(0, len(self.parents.paths) - 1),
+            "sequences": len(self.sequences),
+            "parents": [
+                {**each.connection.path.snapshot(), **each.connection.snapshot()}
+                for each in self.parents
+            ],
+            "children": [
+                {"name": each.name, **each.connection.snapshot()} for each in self.children
+            ],
+            "nacks": sum(s.receiver.nacks for s in self.sequences if s.receiver is not None),
+            "passed": sum(s.receiver.passed for s in self.sequences if s.receiver is not None),
+            "early": self.early,
+            "rejected": self.rejected,
+            "disagreements": self.disagreements,
+        }

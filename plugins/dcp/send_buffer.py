@@ -1,0 +1,293 @@
+"""All that one connection has to send: its control stream, and sequences for a child (DCP D47-D51).
+
+The pace of the connection decides when. Control messages leave first, then what is sent again, then
+the sequences in turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import attrs
+
+from broker.transport.arq.pacer import Pacer
+from plugins.dcp.control import MOST_SEQUENCES, SequenceStart, encode_message
+from plugins.dcp.event_range import Description, EventRange, SequenceKey, StreamRange
+from plugins.dcp.incoming_sequences import encode_opening
+from plugins.dcp.packet import ACKREQ, NACK, RETX, STREAM, SYN
+from plugins.dcp.packet_writer import PacketWriter
+from plugins.dcp.parts import MissingParts, split_parts
+from plugins.dcp.receiver import Nack
+from plugins.dcp.sender import Sent, SequenceSender, Unavailable
+from plugins.dcp.settings import DcpSettings
+
+EVENTS: Final = b"\0"
+PART: Final = b"\1"
+CONTROL_INDEX: Final = 0
+#: Acknowledged ranges in the list of kept ones.
+_MOST_STALE: Final = 256
+
+
+@attrs.define(eq=False)
+class OutgoingSequence:
+    """A sequence for the child of a connection."""
+
+    index: int
+    description: Description
+    sender: SequenceSender[EventRange]
+    opening: bytes
+    """Description in each packet, until the child has acknowledged one."""
+    is_known: bool = False
+
+
+def _make_stream_range(previous: int, upto: int) -> StreamRange:
+    raise AssertionError("a stream has no ranges without bytes")
+
+
+class SendBuffer:
+    """Sequences of one connection, in turn, within its pace and its bounds."""
+
+    def __init__(
+        self,
+        writer: PacketWriter,
+        pacer: Pacer,
+        settings: DcpSettings,
+        query_epoch: Callable[[], int],
+    ) -> None:
+        """`query_epoch` returns the epoch of the child's query that is in force."""
+        self.control = SequenceSender[StreamRange](0, _make_stream_range)
+        self.sent_ranges = 0
+        """Of events, each once."""
+        self.repaired = 0
+        """Ranges sent again."""
+        self.dropped_bytes = 0
+        """Of events that did not fit into the buffer, or got too old."""
+        self.refused = 0
+        """Sequences beyond `MOST_SEQUENCES`."""
+        self.lagging_since: float | None = None
+        """Since then the child is behind by more than the buffer."""
+        self._writer = writer
+        self._pacer = pacer
+        self._settings = settings
+        self._query_epoch = query_epoch
+        self._by_key: dict[SequenceKey, OutgoingSequence] = {}
+        self._by_index: dict[int, OutgoingSequence] = {}
+        self._ready: dict[int, OutgoingSequence] = {}
+        """Sequences with waiting ranges, in turn."""
+        self._repairs: deque[tuple[int, Sent[Any] | Unavailable, Sequence[int]]] = deque()
+        self._parts: deque[tuple[int, EventRange, bytes, int]] = deque()
+        """Parts that wait: index and range, body and flags."""
+        self._kept: deque[tuple[OutgoingSequence, Sent[EventRange]]] = deque()
+        """Sent ranges, the oldest first."""
+        self._kept_bytes = self._kept_count = 0
+        self._waiting_bytes = 0
+        self._until_ackreq = settings.ack_every
+
+    def __iter__(self) -> Iterator[OutgoingSequence]:
+        return iter(self._by_key.values())
+
+    # ------------------------------------------------------------------ sequences
+
+    def find(self, key: SequenceKey) -> OutgoingSequence | None:
+        return self._by_key.get(key)
+
+    def find_index(self, index: int) -> OutgoingSequence | None:
+        return self._by_index.get(index)
+
+    def open(self, description: Description, start: int) -> OutgoingSequence | None:
+        """Return a sequence for the child, whose first range begins at `start`.
+
+        None: the connection has all the sequences that it may have.
+        """
+        found = self._by_key.get(description.key)
+        if found is not None:
+            return found
+        if len(self._by_key) >= MOST_SEQUENCES:
+            self.refused += 1
+            return None
+        index = len(self._by_key) + 1
+        sender = SequenceSender[EventRange](start, EventRange)
+        opening = encode_opening(encode_message(SequenceStart(index, description, start)))
+        found = OutgoingSequence(index, description, sender, opening)
+        self._by_key[description.key] = self._by_index[index] = found
+        return found
+
+    def append(self, sequence: OutgoingSequence, range_: EventRange) -> None:
+        before = sequence.sender.waiting_bytes
+        sequence.sender.append(range_)
+        self._changed(sequence, before)
+
+    def pass_missing(self, sequence: OutgoingSequence, upto: int) -> None:
+        before = sequence.sender.waiting_bytes
+        sequence.sender.pass_missing(upto)
+        self._changed(sequence, before)
+
+    def flush_empty(self) -> None:
+        for sequence in self._by_key.values():
+            if sequence.sender.end > sequence.sender.sent_upto:
+                sequence.sender.flush_empty()
+                self._changed(sequence, sequence.sender.waiting_bytes)
+
+    def _changed(self, sequence: OutgoingSequence, waiting_before: int) -> None:
+        self._waiting_bytes += sequence.sender.waiting_bytes - waiting_before
+        if sequence.sender.is_waiting:
+            self._ready[sequence.index] = sequence
+        else:
+            self._ready.pop(sequence.index, None)
+
+    def send_control(self, data: bytes) -> None:
+        start = self.control.end
+        self.control.append(StreamRange(start, start + len(data), data))
+
+    # ------------------------------------------------------------------ answers of the other end
+
+    def acknowledge(self, index: int, an: int) -> None:
+        if index == CONTROL_INDEX:
+            # A later byte than the last can not be acknowledged.
+            if an <= self.control.sent_upto:
+                self.control.acknowledge(an)
+            return
+        sequence = self._by_index.get(index)
+        if sequence is not None:
+            sequence.is_known = True
+            sender = sequence.sender
+            before, count = sender.waiting_bytes, sender.kept_count
+            self._kept_bytes -= sender.acknowledge(an)
+            self._kept_count -= count - sender.kept_count
+            self._changed(sequence, before)
+            if len(self._kept) > 2 * self._kept_count + _MOST_STALE:
+                self._kept = deque(each for each in self._kept if each[1].is_kept)
+
+    def answer(
+        self, index: int, nack: Nack, parts: MissingParts | None, now: float, round_trip: float
+    ) -> None:
+        """Queue what a NACK requests; of one range perhaps only the missing parts."""
+        sequence = self._by_index.get(index)
+        sender = self.control if index == CONTROL_INDEX else None
+        found = sender or (None if sequence is None else sequence.sender)
+        if found is None:
+            return
+        for each in found.answer(nack, now, round_trip):
+            numbers: Sequence[int] = ()
+            if parts is not None and isinstance(each, Sent):
+                is_same = (each.range.previous, each.range.upto) == parts[:2]
+                numbers = parts.numbers if is_same else ()
+            self._repairs.append((index, each, numbers))
+
+    # ------------------------------------------------------------------ sending
+
+    def flush(self, now: float) -> None:
+        """Write packets as far as the pace allows."""
+        while self._is_waiting and self._pacer.may_send(now):
+            if self._parts:
+                index, range_, body, flags = self._parts.popleft()
+                self._write(flags, index, range_.upto, range_.previous, body, now)
+            elif self.control.is_waiting:
+                self._send(CONTROL_INDEX, self.control.next_to_send(self._writer.room, now), now)
+            elif self._repairs:
+                index, item, numbers = self._repairs.popleft()
+                if isinstance(item, Unavailable) or item.is_kept:
+                    self.repaired += not isinstance(item, Unavailable)
+                    self._send(index, item, now, RETX, numbers)
+            else:
+                self._send_next(now)
+        self._keep_bounds(now)
+
+    @property
+    def _is_waiting(self) -> bool:
+        return bool(self._parts or self._repairs or self._ready or self.control.is_waiting)
+
+    def next_timeout(self) -> float | None:
+        return self._pacer.next_send_at() if self._is_waiting else None
+
+    def _send_next(self, now: float) -> None:
+        index = next(iter(self._ready))
+        sequence = self._ready.pop(index)
+        sender = sequence.sender
+        before = sender.waiting_bytes
+        room = self._writer.room - len(EVENTS) - self._opening_bytes(sequence)
+        item = sender.next_to_send(room, now)
+        self._changed(sequence, before)
+        if not isinstance(item, Unavailable):
+            self._kept.append((sequence, item))
+            self._kept_bytes += item.range.size
+            self._kept_count += 1
+            self.sent_ranges += 1
+        self._send(index, item, now)
+
+    @staticmethod
+    def _opening_bytes(sequence: OutgoingSequence) -> int:
+        return 0 if sequence.is_known else len(sequence.opening)
+
+    def _send(
+        self,
+        index: int,
+        item: Sent[Any] | Unavailable,
+        now: float,
+        flags: int = 0,
+        numbers: Sequence[int] = (),
+    ) -> None:
+        """Send a range, or some of its parts. `numbers` are those parts; empty: all."""
+        opening = b""
+        if index == CONTROL_INDEX:
+            flags |= STREAM | ACKREQ
+        else:
+            sequence = self._by_index[index]
+            if not sequence.is_known:
+                flags, opening = flags | SYN, sequence.opening
+        if isinstance(item, Unavailable):
+            self._write(NACK | RETX, index, item.upto, item.after, b"", now)
+            return
+        range_ = item.range
+        if isinstance(range_, StreamRange):
+            self._write(flags, index, range_.upto, range_.previous, range_.data, now)
+            return
+        body = b"".join(range_.entries)
+        room = self._writer.room - len(opening) - len(EVENTS)
+        if len(body) <= room:
+            body = opening + EVENTS + body
+            self._write(flags, index, range_.upto, range_.previous, body, now)
+            return
+        parts = split_parts(body, room)
+        for number in numbers or range(len(parts)):
+            if number < len(parts):
+                self._parts.append((index, range_, opening + PART + parts[number], flags))
+
+    def _write(
+        self, flags: int, index: int, an: int, previous: int, body: bytes, now: float
+    ) -> None:
+        self._until_ackreq -= 1
+        if self._until_ackreq <= 0 or flags & SYN:
+            flags |= ACKREQ
+            self._until_ackreq = self._settings.ack_every
+        size = self._writer.write(flags, an, previous, now, body, index, self._query_epoch())
+        self._pacer.record_sent(size)
+
+    # ------------------------------------------------------------------ bounds
+
+    def _keep_bounds(self, now: float) -> None:
+        settings, kept = self._settings, self._kept
+        oldest = now - settings.send_seconds
+        while kept:
+            sequence, sent = kept[0]
+            if sent.is_kept:
+                if self._kept_bytes <= settings.send_bytes and sent.sent_at >= oldest:
+                    break
+                self._kept_bytes -= sequence.sender.forget(sent)
+                self._kept_count -= 1
+            kept.popleft()
+        if self._waiting_bytes <= settings.send_bytes:
+            if self._waiting_bytes <= settings.send_bytes // 2:
+                self.lagging_since = None
+            return
+        if self.lagging_since is None:
+            self.lagging_since = now
+        for sequence in list(self._ready.values()):
+            excess = self._waiting_bytes - settings.send_bytes
+            if excess <= 0:
+                break
+            before = sequence.sender.waiting_bytes
+            self.dropped_bytes += sequence.sender.drop_waiting(excess)
+            self._changed(sequence, before)

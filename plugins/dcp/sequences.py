@@ -1,0 +1,80 @@
+"""The sequences that a node knows, and how far each has come here (X7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from broker.event.place import Mark
+from broker.streams.contract import FlowBatch
+from plugins.dcp.control import MOST_SEQUENCES
+from plugins.dcp.event_range import Description, EventRange, SequenceKey
+from plugins.dcp.receiver import SequenceReceiver
+
+#: Epochs of one flow: a late packet of the last one may still come.
+_MOST_EPOCHS = 2
+
+
+@attrs.define(eq=False)
+class SequenceState:
+    description: Description
+    receiver: SequenceReceiver[EventRange] | None
+    """None at a root, which does not get it from parents."""
+    end: int | None = None
+    """End of what this node has passed on; None: nothing yet."""
+
+    @property
+    def cut(self) -> int:
+        """AN behind which all events of the present query come here."""
+        return max(self.end or 0, 0 if self.receiver is None else self.receiver.cut)
+
+    def make_batch(self, range_: EventRange) -> FlowBatch:
+        """Return a range as a batch of its flow."""
+        description = self.description
+        epoch = description.epoch
+        # A range from the beginning has all events since an earlier epoch.
+        after: Mark = (epoch, range_.previous) if range_.previous else description.begins_after
+        upto = epoch, range_.upto
+        return FlowBatch(description.flow, description.origin_node, after, upto, range_.events)
+
+
+class Sequences:
+    def __init__(self) -> None:
+        self.refused = 0
+        """Sequences without room."""
+        self._states: dict[SequenceKey, SequenceState] = {}
+        self._epochs: dict[str, list[int]] = {}
+
+    def __iter__(self) -> Iterator[SequenceState]:
+        return iter(list(self._states.values()))
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def get(self, key: SequenceKey) -> SequenceState | None:
+        return self._states.get(key)
+
+    def add(self, state: SequenceState) -> bool:
+        """Add a sequence, in place of the oldest epoch of its flow. Return False without room."""
+        key = state.description.key
+        epochs = sorted({*self._epochs.get(key.flow, ()), key.epoch})
+        if len(epochs) > _MOST_EPOCHS:
+            oldest = epochs.pop(0)
+            if oldest == key.epoch:
+                return False
+            del self._states[SequenceKey(key.flow, oldest)]
+        elif len(self._states) >= MOST_SEQUENCES:
+            self.refused += 1
+            return False
+        self._epochs[key.flow] = epochs
+        self._states[key] = state
+        return True
+
+    def marks(self) -> dict[str, Mark]:
+        """Return for each flow the mark behind which all events of the present query come."""
+        found: dict[str, Mark] = {}
+        for state in self._states.values():
+            flow, mark = state.description.flow, (state.description.epoch, state.cut)
+            found[flow] = max(mark, found.get(flow, mark))
+        return found

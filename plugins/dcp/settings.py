@@ -1,0 +1,40 @@
+"""Settings of the protocol's cores."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from broker.transport.arq.settings import ArqSettings
+from plugins.dcp.receiver import ReceiverSettings
+
+#: Bytes of a packet, with header and tag.
+DEFAULT_MTU: Final = 1_400
+
+
+@attrs.frozen(kw_only=True)
+class DcpSettings:
+    """Times in seconds, sizes in bytes."""
+
+    mtu: int = DEFAULT_MTU
+    parents: int = 2
+    """Parents that the node seeks."""
+    children: int = 100
+    """Most children of the node."""
+    receiver: ReceiverSettings = ReceiverSettings()
+    send_bytes: int = 4 << 20
+    """Unacknowledged bytes that are kept for a child; as many may wait to be sent."""
+    send_seconds: float = 10.0
+    """Time for which they are kept."""
+    ack_every: int = 32
+    """Packets after which an acknowledgement is requested."""
+    least_keepalive: float = 0.25
+    most_keepalive: float = 5.0
+    lag_seconds: float = 30.0
+    """A child that lags beyond the buffer for this time is closed."""
+    unanswered: int = 5
+    """Unanswered requests after which a child is closed."""
+    is_static: bool = False
+    """The node carries everything, whatever its children want."""
+    pacing: ArqSettings = ArqSettings()

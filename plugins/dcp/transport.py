@@ -1,0 +1,175 @@
+"""The `dcp` transport: a router of a mesh, on the datagram links of its node."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from broker.config.value_kind import split_host_port
+from broker.errors import BrokerError, ConfigurationError
+from broker.event.flow import origin_of
+from broker.streams.contract import (
+    CarriedInterest,
+    FlowBatch,
+    ILinkReceiver,
+    ILinks,
+    ITransportContext,
+)
+from broker.streams.interest_transport import IInterestTransport, Marks
+from broker.transport.backoff import Backoff
+from broker.transport.deadline_timer import DeadlineTimer
+from broker.transport.socket.udp import format_address
+from broker.transport.view import LinkState
+from plugins.dcp.options import DcpOptions
+from plugins.dcp.router import IRouterHost, Router
+
+OnActive = Callable[[Marks], object]
+
+
+class _Host:
+    """The node, as its router sees it (`IRouterHost`)."""
+
+    def __init__(self, context: ITransportContext, fail: Callable[[Failure], object]) -> None:
+        self.name, self.origin = context.node, context.origin
+        self.patterns = [pattern.text for pattern in context.patterns]
+        self.match, self.deliver = context.match, context.receive
+        self.links: ILinks | None = None
+        self._context = context
+        self._fail = fail
+        self._peers: dict[str, Hashable] = {}
+
+    def send(self, peer: Hashable, packets: list[bytes]) -> None:
+        if self.links is not None:
+            self.links.send(packets, [peer])
+
+    def set_link_interest(
+        self, link: Hashable, key: str, interest: CarriedInterest | None, on_active: OnActive
+    ) -> None:
+        active = self._context.set_link_interest(link, key, interest)
+        active.addCallback(on_active).addErrback(self._fail)
+
+    def describe_peer(self, peer: Hashable) -> str:
+        return format_address(peer)
+
+    def find_peer(self, address: str) -> Hashable | None:
+        """Return the peer, to which packets can be sent from now on."""
+        if self.links is None:
+            return None
+        if address not in self._peers:
+            try:
+                self._peers[address] = self.links.add_peer(split_host_port(address))
+            except (BrokerError, ValueError):
+                return None
+        return self._peers[address]
+
+
+@implementer(ILinkReceiver, IInterestTransport)
+class DcpTransport:
+    def __init__(self, context: ITransportContext) -> None:
+        options = context.options
+        assert isinstance(options, DcpOptions)
+        self._context = context
+        self._options = options
+        self._is_fed = False
+        self._host = _Host(context, self._failed)
+        self._router: Router | None = None
+        self._announced: set[Deferred[Marks]] = set()
+        """Of interest that does not count yet."""
+        self._timer = DeadlineTimer(context.clock, self._handle_timeout)
+
+    # ------------------------------------------------------------------ of the node
+
+    def listen(self) -> None:
+        context, options = self._context, self._options
+        self._host.links = context.open_links(options.udp, self)
+        if options.is_root:
+            self._is_fed = context.request_feed()
+        roots = [] if options.is_root else [self._host.find_peer(each) for each in options.roots]
+        host: IRouterHost = self._host
+        self._router = Router(
+            *(host, options.make_settings(), lambda size: secrets.token_bytes(size)),
+            *([each for each in roots if each is not None], Backoff(random=context.random)),
+            context.clock.seconds(),
+            is_root=options.is_root,
+        )
+
+    def start(self) -> None:
+        self._changed()
+
+    def stop(self) -> Deferred[None]:
+        self._timer.arm(None)
+        if self._router is not None:
+            self._router.stop(self._context.clock.seconds())
+        links, self._host.links, self._router = self._host.links, None, None
+        if links is not None:
+            links.close()
+        while self._announced:
+            self._announced.pop().callback({})
+        return succeed(None)
+
+    def announce(self, key: str, interest: CarriedInterest) -> Deferred[Marks]:
+        """Return the marks behind which all events of the interest come."""
+        if self._router is None or self._options.is_root:
+            # The feeder brings the events of a root, and states from where on.
+            return succeed({})
+        active: Deferred[Marks] = Deferred()
+        self._announced.add(active)
+
+        def activate(marks: Marks) -> None:
+            # The node's own events are in its log.
+            others = {f: m for f, m in marks.items() if origin_of(f) != self._context.origin}
+            if active in self._announced:
+                self._announced.remove(active)
+                active.callback(others)
+
+        self._router.announce(key, interest, activate)
+        self._changed()
+        return active
+
+    def withdraw(self, key: str) -> None:
+        if self._router is not None:
+            self._router.withdraw(key)
+            self._changed()
+
+    def publish(self, batch: FlowBatch) -> None:
+        if self._router is not None:
+            self._router.publish(batch)
+            self._changed()
+
+    def recovered(self, batch: FlowBatch) -> None:
+        if self._is_fed:
+            self.publish(batch)
+
+    def snapshot(self) -> Mapping[str, object]:
+        return {} if self._router is None else self._router.snapshot()
+
+    # ------------------------------------------------------------------ of the links
+
+    def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
+        if self._router is not None:
+            self._router.receive(peer, messages, self._context.clock.seconds())
+            self._changed()
+
+    def link_changed(self, peer: Hashable, state: LinkState) -> None:
+        """Keep-alives show that a peer has gone."""
+
+    def _handle_timeout(self) -> None:
+        if self._router is not None:
+            self._router.handle_timeout(self._context.clock.seconds())
+            self._changed()
+
+    def _changed(self) -> None:
+        """Send what the router has written, and set its timer."""
+        if self._router is not None:
+            self._router.flush(self._context.clock.seconds())
+            self._timer.arm(self._router.next_timeout())
+
+    def _failed(self, failure: Failure) -> None:
+        error = failure.value
+        self._context.fail(
+            error if isinstance(error, Exception) else ConfigurationError(str(error))
+        )

@@ -1,0 +1,48 @@
+"""The contract of stream transports, on `dcp`."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Sequence
+from typing import Any
+
+from broker.config.stacks import DEFAULT_STACK
+from broker.testing.feeder_contract import FeederContract
+from broker.testing.transport_contract import TransportContract
+from plugins.dcp.options import DcpOptions
+from plugins.dcp.plugin import dcp_transport
+from plugins.dcp.stack import DcpLinkOptions, dcp_links
+
+
+def address_of(number: int) -> str:
+    return f"127.0.0.1:{9000 + number}"
+
+
+class DcpCase(FeederContract, TransportContract):
+    plugin = dcp_transport
+    links = dcp_links
+    link_options = DcpLinkOptions()
+    content = "dynamic"
+
+    def node_options(self, number: int) -> DcpOptions:
+        """The first node is the root."""
+        return DcpOptions(
+            udp=address_of(number), roots=(address_of(0),), content=self.content, children=4
+        )
+
+    def reached_nodes(self, names: Sequence[str]) -> Sequence[str]:
+        """The feeder brings them to the root."""
+        return [name for name in names if name != "n0"]
+
+    def network(self, seed: int, count: int = 3, **options: Any) -> Any:
+        """Publishers may be at any node: the root gets their events by the feeder."""
+        options["feed"] = DEFAULT_STACK
+        return super().network(seed, count, **options)
+
+
+class TestDynamicContent(DcpCase, unittest.TestCase):
+    pass
+
+
+class TestStaticContent(DcpCase, unittest.TestCase):
+    content = "static"
