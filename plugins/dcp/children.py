@@ -40,6 +40,8 @@ class Child:
     keys: dict[Query, str] = attrs.field(factory=dict)
     """Keys of the interest that is set behind its link."""
     wanted: frozenset[Query] = frozenset()
+    unselected: set[Query] = attrs.field(factory=set)
+    """Queries by which a feeder does not select yet."""
     marks: dict[str, Mark] = attrs.field(factory=dict)
     """Behind them a feeder selects by its interest."""
     last_key: int = 0
@@ -99,21 +101,22 @@ class Children:
             raise ProtocolError(f"interest of the epoch {epoch} after that of {child.epoch}")
         interests = {query: to_interest(query) for query in queries}
         added = [query for query in interests if query not in child.keys]
-        waiting = set(added)
-        child.epoch = epoch
-
-        def select(query: Query, marks: Mapping[str, Mark]) -> None:
-            for flow, mark in marks.items():
-                child.marks[flow] = max(mark, child.marks.get(flow, mark))
-            waiting.discard(query)
-            # What is selected at once is not yet requested of the parents.
-            if not waiting and child.wanted == interests.keys():
-                self._when_covered(lambda: self._put_in_force(child, epoch))
-
-        self._install(child, added, interests, select)
-        child.wanted = frozenset(interests)
+        self._install(child, added, interests)
+        child.epoch, child.wanted = epoch, frozenset(interests)
         self._on_change()
-        if not waiting:
+        self._put_in_force_when_covered(child)
+
+    def _select(self, child: Child, query: Query, marks: Mapping[str, Mark]) -> None:
+        """Note that a feeder selects by a query behind these marks."""
+        for flow, mark in marks.items():
+            child.marks[flow] = max(mark, child.marks.get(flow, mark))
+        child.unselected.discard(query)
+        if query in child.wanted:
+            self._put_in_force_when_covered(child)
+
+    def _put_in_force_when_covered(self, child: Child) -> None:
+        if not child.unselected & child.wanted:
+            epoch = child.epoch
             self._when_covered(lambda: self._put_in_force(child, epoch))
 
     def _install(
@@ -121,15 +124,17 @@ class Children:
         child: Child,
         added: Sequence[Query],
         interests: Mapping[Query, CarriedInterest],
-        select: Callable[[Query, Mapping[str, Mark]], object],
     ) -> None:
         """Set interest behind a child's link: all, or none with an error."""
         for count, query in enumerate(added):
             child.last_key += 1
             key = str(child.last_key)
+            child.unselected.add(query)
+            on_active = partial(self._select, child, query)
             try:
-                self._set_link_interest(child.link, key, interests[query], partial(select, query))
+                self._set_link_interest(child.link, key, interests[query], on_active)
             except (BadQuery, Overloaded):
+                child.unselected.difference_update(added)
                 for each in added[:count]:
                     self._set_link_interest(child.link, child.keys.pop(each), None, _ignore)
                 raise
@@ -147,8 +152,6 @@ class Children:
         child.connection.query_epoch = epoch
         starts = []
         for state in self._sequences:
-            if state.end is None:
-                continue
             an = self._start_of(child, state)
             sequence = child.connection.buffer.open(state.description, an)
             if sequence is not None:

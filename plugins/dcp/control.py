@@ -25,6 +25,10 @@ MOST_SEQUENCES: Final = 10_000
 #: Children that a refusal names.
 MOST_CANDIDATES: Final = 64
 MOST_LEVEL: Final = 32
+MOST_DIVERSITY: Final = 16
+#: Things that all paths of a node share, as far as it states them.
+MOST_SHARED: Final = 64
+MOST_PATHS: Final = 1_000
 
 Epoch = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 Number = Annotated[int, Meta(ge=0, le=MOST_AN)]
@@ -37,27 +41,27 @@ Queries = Annotated[tuple[Query, ...], Meta(max_length=MOST_QUERIES)]
 
 
 class Join(msgspec.Struct, tag="join", array_like=True, frozen=True):
-    """A node requests to become a child."""
+    """A node asks for a place as a child."""
 
     name: Name
     level: Level
     """Its level if that is fixed, since it has children; else 0."""
-    epoch: Epoch
-    queries: Queries
 
 
-class Accepted(msgspec.Struct, tag="accepted", array_like=True, frozen=True):
+class Offer(msgspec.Struct, tag="offer", array_like=True, frozen=True):
+    """A place is reserved. The node takes it by its interest."""
+
     name: Name
-    """Of the parent."""
     level: Level
-    candidates: Annotated[tuple[Name, ...], Meta(max_length=MOST_CANDIDATES)] = ()
-    """As of `Refused`, for a node that finds fewer roots than it wants parents."""
+    diversity: Annotated[tuple[tuple[Name, Name], ...], Meta(max_length=MOST_DIVERSITY)]
+    children: Annotated[tuple[Name, ...], Meta(max_length=MOST_CANDIDATES)]
+    """Their addresses, for a node that finds fewer roots than it needs parents."""
 
 
 class Refused(msgspec.Struct, tag="refused", array_like=True, frozen=True):
     reason: Name
-    candidates: Annotated[tuple[Name, ...], Meta(max_length=MOST_CANDIDATES)] = ()
-    """Addresses of children, which may have room."""
+    children: Annotated[tuple[Name, ...], Meta(max_length=MOST_CANDIDATES)]
+    """Their addresses: they may have a place."""
 
 
 class Interest(msgspec.Struct, tag="interest", array_like=True, frozen=True):
@@ -88,13 +92,35 @@ class InForce(msgspec.Struct, tag="in-force", array_like=True, frozen=True):
     sequences: Annotated[tuple[SequenceStart, ...], Meta(max_length=MOST_SEQUENCES)]
 
 
-class LevelChanged(msgspec.Struct, tag="level", array_like=True, frozen=True):
-    """The level of a parent, or that of a child, has changed."""
+class ParentState(msgspec.Struct, tag="state", array_like=True, frozen=True):
+    """The standing of a parent (`plugins.dcp.mesh.standing`)."""
 
     level: Level
+    paths: Annotated[int, Meta(ge=0, le=MOST_PATHS)]
+    shared: Annotated[tuple[Name, ...], Meta(max_length=MOST_SHARED)]
 
 
-ControlMessage: TypeAlias = Join | Accepted | Refused | Interest | InForce | LevelChanged
+class Beacon(msgspec.Struct, tag="beacon", array_like=True, frozen=True):
+    """A sign of life of a root, with the nodes that have passed it on."""
+
+    root: Name
+    number: Number
+    sent: Number
+    """Ms since 1970, by the root's clock."""
+    path: Annotated[tuple[Name, ...], Meta(max_length=MOST_LEVEL)]
+
+
+class Leaving(msgspec.Struct, tag="leaving", array_like=True, frozen=True):
+    """A parent ends soon: its child looks for another one first."""
+
+
+class Reinitialise(msgspec.Struct, tag="reinitialise", array_like=True, frozen=True):
+    """A parent asks for permission to drop its children, or a child gives it (D65)."""
+
+
+ControlMessage: TypeAlias = (
+    Join | Offer | Refused | Interest | InForce | ParentState | Beacon | Leaving | Reinitialise
+)
 
 _DECODER: Final = msgspec.msgpack.Decoder(ControlMessage)
 encode_message: Final = msgspec.msgpack.Encoder().encode

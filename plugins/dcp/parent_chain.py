@@ -17,6 +17,8 @@ class ParentChain:
 
     end: int = -1
     """End of its newest range; -1: none came."""
+    start: int = 0
+    """Begin of its first range."""
     advanced_at: float = 0.0
     cut: int = 0
     """Behind this AN its ranges have all events of the present query."""
@@ -28,7 +30,7 @@ class ParentChain:
 
     def begin(self, an: int) -> None:
         """Note that its first range begins behind an AN."""
-        self.end = an
+        self.start = self.end = an
         self.add_unavailable(0, an)
 
     def add_unavailable(self, after: int, upto: int) -> None:

@@ -15,6 +15,8 @@ import attrs
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import InForce, Interest, Query, SequenceStart
 from plugins.dcp.event_range import EventRange, SequenceKey
+from plugins.dcp.mesh.selection import Candidate
+from plugins.dcp.mesh.standing import Standing, elements_of
 from plugins.dcp.parent_chain import NEVER
 from plugins.dcp.parent_path import ParentPath
 from plugins.dcp.receiver import ReceiverSettings, SequenceReceiver
@@ -30,10 +32,14 @@ Deliver = Callable[[SequenceState, Iterable[EventRange]], object]
 @attrs.define(eq=False)
 class Parent:
     connection: Connection
-    name: str
-    level: int
+    candidate: Candidate
+    standing: Standing
     epoch: int = -1
     """Of the interest by which it selects events; -1: it sends none yet."""
+    is_leaving: bool = False
+    """True if it ends as soon as another one has proven itself."""
+    beacon_at: float | None = None
+    """Time of its last beacon."""
 
 
 class Parents:
@@ -75,10 +81,8 @@ class Parents:
     def __contains__(self, connection: object) -> bool:
         return connection in self._parents
 
-    @property
-    def level(self) -> int:
-        """The greatest level of the parents."""
-        return max((each.level for each in self._parents.values()), default=0)
+    def get(self, connection: Connection) -> Parent | None:
+        return self._parents.get(connection)
 
     # ------------------------------------------------------------------ interest
 
@@ -121,9 +125,18 @@ class Parents:
 
     # ------------------------------------------------------------------ parents
 
-    def add(self, connection: Connection, name: str, level: int) -> None:
-        self._parents[connection] = Parent(connection, name, level)
-        connection.path.name = name
+    def add(self, connection: Connection, candidate: Candidate) -> None:
+        standing = Standing(candidate.level, 1, elements_of(candidate.name, candidate.diversity))
+        self._parents[connection] = Parent(connection, candidate, standing)
+        connection.path.name = candidate.name
+
+    def is_proven(self, connection: Connection) -> bool:
+        """Return whether a parent brings all that the others have brought, without a gap (X5)."""
+        parent = self._parents[connection]
+        return parent.epoch >= self._least_epoch and all(
+            state.receiver is None or state.receiver.overlaps(connection)
+            for state in self._sequences
+        )
 
     def remove(self, connection: Connection, now: float) -> None:
         if self._parents.pop(connection, None) is None:

@@ -164,6 +164,14 @@ class SequenceReceiver(Generic[RangeT]):
         chain.add_unavailable(after, upto)
         return self._advance(now)
 
+    def overlaps(self, parent: Hashable) -> bool:
+        """Return whether a parent's chain leads on from the present place, or before it."""
+        chain = self._chains.get(parent)
+        if self.current is None or chain is None:
+            # Without a range of this sequence nothing can be missing.
+            return self.current is None or not self._chains
+        return chain.start <= self.current and chain.cut <= max(self.cut, self.current)
+
     def set_cut(self, an: int, now: float) -> list[RangeT]:
         """Let the present query count behind an AN.
 
@@ -194,7 +202,8 @@ class SequenceReceiver(Generic[RangeT]):
             return [], None
         interval = self._nack_interval
         self._nack_interval = min(
-            _MOST_NACK_INTERVAL, 2 * interval if interval else self._round_trip_timeout()
+            _MOST_NACK_INTERVAL,
+            2 * interval if interval else self._answer_time(),
         )
         self._nack_at = now
         self.nacks += 1
@@ -374,11 +383,12 @@ class SequenceReceiver(Generic[RangeT]):
         if settings.fixed_nack:
             return settings.fixed_nack
         skew = max((each.skew.late_after for each in self._parents.values()), default=0.0)
-        delay = max(self._round_trip_timeout(), 2 * self._gap.mean, skew)
+        delay = max(settings.least_nack, self._answer_time(), 2 * self._gap.mean, skew)
         # Time for several requests is left.
         return min(delay, settings.patience / 4)
 
-    def _round_trip_timeout(self) -> float:
+    def _answer_time(self) -> float:
+        """Return the seconds in which each parent would have answered a request."""
         trips = [path.round_trip for path in self._parents.values()]
         longest = max((each.smoothed + 4 * each.variation for each in trips), default=0.0)
-        return max(self._settings.least_nack, longest)
+        return max(self._settings.least_fast_nack, longest)

@@ -5,6 +5,7 @@ them to its children (DCP D1-D6, D18-D21).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from random import Random
 from typing import Protocol
 
 from broker.errors import BadName, BadQuery, Overloaded, ProtocolError
@@ -12,34 +13,27 @@ from broker.event.flow import check_flow, origin_of, pattern_of
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch
 from broker.transport.arq.handshake import Entropy
-from broker.transport.backoff import Backoff
 from plugins.dcp.children import Children
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import (
-    MOST_CANDIDATES,
-    Accepted,
     ControlMessage,
     InForce,
     Interest,
-    Join,
-    LevelChanged,
     Query,
-    Refused,
     SequenceStart,
     to_query,
 )
 from plugins.dcp.endpoint import Endpoint
 from plugins.dcp.event_range import Description, EventRange, SequenceKey
-from plugins.dcp.parent_search import ParentSearch
+from plugins.dcp.mesh.membership import IPeers, Membership
 from plugins.dcp.parents import Parents
 from plugins.dcp.sequences import Sequences, SequenceState
 from plugins.dcp.settings import DcpSettings
 
 
-class IRouterHost(Protocol):
+class IRouterHost(IPeers, Protocol):
     """The node around a router."""
 
-    name: str
     origin: str
     """Of the node's own log."""
     patterns: list[str]
@@ -63,12 +57,6 @@ class IRouterHost(Protocol):
     ) -> object:
         """Set or remove interest behind a link, as `ITransportContext.set_link_interest`."""
 
-    def describe_peer(self, peer: Hashable) -> str:
-        """Return the address of a peer, as `find_peer` takes it."""
-
-    def find_peer(self, address: str) -> Hashable | None:
-        """Return the peer with an address; None for an address that can not be used."""
-
 
 class Router:
     def __init__(
@@ -77,12 +65,13 @@ class Router:
         settings: DcpSettings,
         entropy: Entropy,
         roots: Sequence[Hashable],
-        backoff: Backoff,
+        random: Random,
+        wall_clock: Callable[[], int],
         now: float,
         *,
         is_root: bool,
     ) -> None:
-        """`backoff` is for the search for parents."""
+        """`entropy` returns random bytes for ids and nonces, `wall_clock` ms since 1970."""
         self.rejected = 0
         """Control messages and sequences that were not accepted."""
         self.early = 0
@@ -100,10 +89,12 @@ class Router:
         self.children = Children(
             self.sequences, host.set_link_interest, self._update_queries, self.parents.when_covered
         )
-        self.search = ParentSearch(self.endpoint, settings, [] if is_root else roots, backoff)
+        self.membership = Membership(
+            *(host, settings, self.endpoint, self.parents, self.children, roots, random),
+            *(wall_clock, now),
+            is_root=is_root,
+        )
         self._own: dict[str, Query] = {}
-        self._level: int | None = 0 if is_root else None
-        """None: it follows the parents', since the node has no children."""
         self._now = now
         self._update_queries()
 
@@ -175,7 +166,7 @@ class Router:
     def next_timeout(self) -> float | None:
         times = (
             *(self.endpoint.next_timeout(), self.parents.next_timeout()),
-            self.search.next_timeout(),
+            self.membership.next_timeout(),
         )
         return min((each for each in times if each is not None), default=None)
 
@@ -183,11 +174,11 @@ class Router:
         self._now = now
         self.endpoint.handle_timeout(now)
         self.parents.handle_timeout(now)
-        self.search.handle_timeout(now)
+        self.membership.handle_timeout(now)
 
     def stop(self, now: float) -> None:
         """Leave the mesh."""
-        self.search.stop()
+        self.membership.search.stop()
         for connection in self.endpoint:
             self.endpoint.close(connection, "leaving", now)
 
@@ -270,22 +261,20 @@ class Router:
     # ------------------------------------------------------------------ connections
 
     def connected(self, connection: Connection, now: float) -> None:
-        if connection.is_dialled:
-            interest = self.parents.interest
-            level = self._level or 0
-            connection.send_control(Join(self._host.name, level, interest.epoch, interest.queries))
+        self.membership.connected(connection, now)
 
     def dial_failed(self, peer: Hashable, now: float) -> None:
-        self.search.failed(peer, now)
+        self.membership.search.failed(peer, now)
 
     def disconnected(self, connection: Connection, now: float) -> None:
-        if connection in self.children:
-            self.children.remove(connection)
-            if not len(self.children) and not self._is_root:
-                self._level = None
-        if connection.is_dialled:
-            self.parents.remove(connection, now)
-            self.search.failed(connection.peer, now)
+        self.children.remove(connection)
+        is_parent = connection in self.parents
+        self.parents.remove(connection, now)
+        self.membership.disconnected(connection, now)
+        if is_parent:
+            self.membership.search.begin_pass(now)
+        elif connection.is_dialled:
+            self.membership.search.failed(connection.peer, now)
 
     def control_received(self, connection: Connection, message: ControlMessage, now: float) -> None:
         try:
@@ -295,78 +284,30 @@ class Router:
             self.endpoint.close(connection, f"rejected: {error.code}", now)
 
     def _handle_control(self, connection: Connection, message: ControlMessage, now: float) -> None:
-        if isinstance(message, Join) and not connection.is_dialled:
-            self._admit(connection, message)
-        elif isinstance(message, Interest) and connection in self.children:
+        if self.membership.receive(connection, message, now):
+            return
+        if isinstance(message, Interest) and connection in self.children:
             self.children.set_interest(connection, message.epoch, message.queries)
-        elif isinstance(message, Accepted) and connection.is_dialled:
-            self._accept_parent(connection, message, now)
-        elif isinstance(message, Refused) and connection.is_dialled:
-            self.search.refused(connection.peer, self._find_peers(message.candidates), now)
-            self.endpoint.close(connection, "refused", now)
         elif isinstance(message, InForce) and connection in self.parents:
             self.parents.put_in_force(connection, message, now)
-        elif isinstance(message, LevelChanged):
-            pass
         else:
             raise ProtocolError(f"an unexpected message: {type(message).__name__}")
 
-    def _admit(self, connection: Connection, join: Join) -> None:
-        """Accept a child, or refuse it with a reason."""
-        reason = self._find_refusal(join)
-        children = [self._host.describe_peer(each.connection.peer) for each in self.children]
-        candidates = tuple(children[:MOST_CANDIDATES])
-        if reason:
-            connection.send_control(Refused(reason, candidates))
-            return
-        level = self.level
-        self._level = level
-        self.children.add(connection, join.name)
-        connection.send_control(Accepted(self._host.name, level, candidates))
-        self.children.set_interest(connection, join.epoch, join.queries)
-
-    def _find_refusal(self, join: Join) -> str:
-        """Return the reason for which a node does not become a child; empty: none."""
-        if len(self.children) >= self._settings.children:
-            return "capacity"
-        if not self.is_ready:
-            return "not ready"
-        if join.level and self.level >= join.level:
-            return "level"
-        return ""
-
     @property
-    def is_ready(self) -> bool:
-        """True if the node has the parents that it can have for now."""
-        search = self.search
-        return self._is_root or (
-            bool(self.parents.paths) and (search.is_complete or search.has_ended_pass)
-        )
-
-    @property
-    def level(self) -> int:
-        """Level of this node, which is fixed while it has children (D63)."""
-        return self.parents.level + 1 if self._level is None else self._level
-
-    def _accept_parent(self, connection: Connection, message: Accepted, now: float) -> None:
-        if connection in self.parents:
-            raise ProtocolError("accepted twice")
-        if self._level is not None and message.level >= self._level:
-            # The node has got children since it asked: a circle could close (D64).
-            self.endpoint.close(connection, "level", now)
-            return
-        self.parents.add(connection, message.name, message.level)
-        self.search.joined(connection.peer, self._find_peers(message.candidates))
-
-    def _find_peers(self, addresses: Iterable[str]) -> list[Hashable]:
-        found = [self._host.find_peer(each) for each in addresses]
-        return [each for each in found if each is not None]
+    def nacks(self) -> int:
+        """Requests for missing ranges."""
+        return sum(each.receiver.nacks for each in self.sequences if each.receiver is not None)
 
     def snapshot(self) -> dict[str, object]:
+        standing = self.membership.standing
         return {
-            "level": self.level,
+            "level": standing.level,
             "is_root": self._is_root,
-            "resilience": max(0, len(self.parents.paths) - 1),
+            "resilience": max(0, standing.paths - 1),
+            "single_failures": self.membership.single_failures,
+            "cycles": self.membership.cycles,
+            "reinitialised": self.membership.reinitialisation.count,
+            "refusals": dict(self.membership.admission.refusals),
             "sequences": len(self.sequences),
             "parents": [
                 {**each.connection.path.snapshot(), **each.connection.snapshot()}
@@ -375,7 +316,7 @@ class Router:
             "children": [
                 {"name": each.name, **each.connection.snapshot()} for each in self.children
             ],
-            "nacks": sum(s.receiver.nacks for s in self.sequences if s.receiver is not None),
+            "nacks": self.nacks,
             "passed": sum(s.receiver.passed for s in self.sequences if s.receiver is not None),
             "early": self.early,
             "rejected": self.rejected,

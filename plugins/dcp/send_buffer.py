@@ -107,6 +107,11 @@ class SendBuffer:
         if len(self._by_key) >= MOST_SEQUENCES:
             self.refused += 1
             return None
+        for each in self._by_key.values():
+            if each.description.flow == description.flow:
+                # The end of the earlier epoch comes first.
+                each.sender.flush_empty()
+                self._changed(each, each.sender.waiting_bytes)
         index = len(self._by_key) + 1
         sender = SequenceSender[EventRange](start, EventRange)
         opening = encode_opening(encode_message(SequenceStart(index, description, start)))

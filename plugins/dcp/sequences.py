@@ -27,7 +27,9 @@ class SequenceState:
     @property
     def cut(self) -> int:
         """AN behind which all events of the present query come here."""
-        return max(self.end or 0, 0 if self.receiver is None else self.receiver.cut)
+        receiver = self.receiver
+        begins = (0, 0) if receiver is None else (receiver.cut, receiver.current or 0)
+        return max(self.end or 0, *begins)
 
     def make_batch(self, range_: EventRange) -> FlowBatch:
         """Return a range as a batch of its flow."""

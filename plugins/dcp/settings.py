@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
@@ -37,4 +38,6 @@ class DcpSettings:
     """Unanswered requests after which a child is closed."""
     is_static: bool = False
     """The node carries everything, whatever its children want."""
+    diversity: Mapping[str, str] = attrs.field(factory=dict)
+    """What fails together with the node: kind and name."""
     pacing: ArqSettings = ArqSettings()

@@ -20,7 +20,6 @@ from broker.streams.contract import (
     ITransportContext,
 )
 from broker.streams.interest_transport import IInterestTransport, Marks
-from broker.transport.backoff import Backoff
 from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.socket.udp import format_address
 from broker.transport.view import LinkState
@@ -88,12 +87,15 @@ class DcpTransport:
         self._host.links = context.open_links(options.udp, self)
         if options.is_root:
             self._is_fed = context.request_feed()
-        roots = [] if options.is_root else [self._host.find_peer(each) for each in options.roots]
+        # At a root only their number counts.
+        roots = [self._host.find_peer(each) for each in options.roots if each != options.udp]
+        if options.is_root:
+            roots = list(options.roots)
         host: IRouterHost = self._host
         self._router = Router(
             *(host, options.make_settings(), lambda size: secrets.token_bytes(size)),
-            *([each for each in roots if each is not None], Backoff(random=context.random)),
-            context.clock.seconds(),
+            *([each for each in roots if each is not None], context.random),
+            *(context.wall_clock, context.clock.seconds()),
             is_root=options.is_root,
         )
 

@@ -1,0 +1,335 @@
+"""A node's place in its mesh: parents it searches, children it admits, and its standing.
+
+(DCP D57-D71; X5.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from random import Random
+from typing import Final, Protocol
+
+from broker.errors import ProtocolError
+from broker.transport.backoff import Backoff
+from plugins.dcp.children import Children
+from plugins.dcp.connection import Connection
+from plugins.dcp.control import (
+    MOST_CANDIDATES,
+    MOST_LEVEL,
+    MOST_SHARED,
+    Beacon,
+    ControlMessage,
+    Interest,
+    Join,
+    Leaving,
+    Offer,
+    ParentState,
+    Refused,
+    Reinitialise,
+)
+from plugins.dcp.endpoint import Endpoint
+from plugins.dcp.mesh.admission import Admission
+from plugins.dcp.mesh.beacons import Beacons
+from plugins.dcp.mesh.reinitialisation import Reinitialisation
+from plugins.dcp.mesh.search import ParentSearch
+from plugins.dcp.mesh.selection import Candidate
+from plugins.dcp.mesh.standing import Standing, derive_standing, elements_of, root_standing
+from plugins.dcp.parents import Parent, Parents
+from plugins.dcp.settings import DcpSettings
+
+#: Seconds between two statements of the own standing, and between two beacons of a root.
+_STATE_SECONDS: Final = 1.0
+#: A child gives its permission after this time, even without another parent.
+_PERMIT_AFTER: Final = 2.0
+
+
+class IPeers(Protocol):
+    """Addresses of nodes, as control messages carry them."""
+
+    name: str
+
+    def describe_peer(self, peer: Hashable) -> str:
+        """Return the address of a peer, as `find_peer` takes it."""
+
+    def find_peer(self, address: str) -> Hashable | None:
+        """Return the peer with an address; None for an address that can not be used."""
+
+
+class Membership:
+    def __init__(
+        self,
+        host: IPeers,
+        settings: DcpSettings,
+        endpoint: Endpoint,
+        parents: Parents,
+        children: Children,
+        roots: Sequence[Hashable],
+        random: Random,
+        wall_clock: Callable[[], int],
+        now: float,
+        *,
+        is_root: bool,
+    ) -> None:
+        self.is_root = is_root
+        self.cycles = 0
+        """Parents in whose path this node was."""
+        self.admission = Admission(settings.children)
+        self.reinitialisation = Reinitialisation(random)
+        self._host = host
+        self._settings = settings
+        self._endpoint = endpoint
+        self._parents = parents
+        self._children = children
+        self._diversity = settings.diversity
+        self._root_count = len(roots)
+        self._fixed_level: int | None = None
+        """None while the node has no children."""
+        self._stated: Standing | None = None
+        self._state_at = now + random.uniform(0.0, _STATE_SECONDS)
+        self._permits: dict[Connection, float] = {}
+        """Parents that wait for permission, each with the time at which it is given."""
+        self.beacons = Beacons(host.name, wall_clock, is_root=is_root)
+        self.search = ParentSearch(
+            *(endpoint, [] if is_root else roots, Backoff(0.25, 5.0, random)),
+            *(self._find_missing, self._confirm),
+        )
+
+    # ------------------------------------------------------------------ standing
+
+    @property
+    def standing(self) -> Standing:
+        name, diversity = self._host.name, self._diversity
+        if self.is_root:
+            return root_standing(name, diversity, self._root_count)
+        standings = [each.standing for each in self._parents]
+        return derive_standing(name, diversity, standings, self._fixed_level)
+
+    @property
+    def level(self) -> int:
+        return self.standing.level
+
+    @property
+    def single_failures(self) -> list[str]:
+        """Nodes and things whose failure cuts this node off."""
+        standing = self.standing
+        return sorted(standing.shared - elements_of(self._host.name, self._diversity))
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the node has the parents that it can have for now."""
+        if self.is_root:
+            return True
+        is_whole = not self.search.is_searching or self.search.has_ended_pass
+        return bool(self._parents.paths) and is_whole
+
+    def _state_standing(self, now: float) -> None:
+        """State the standing to the children, if it has changed."""
+        standing = self.standing
+        if self._fixed_level is not None:
+            self._fixed_level = standing.level
+        if standing != self._stated:
+            self._stated = standing
+            for child in self._children:
+                child.connection.send_control(_encode(standing))
+
+    # ------------------------------------------------------------------ as a child
+
+    def connected(self, connection: Connection, now: float) -> None:
+        if connection.is_dialled:
+            connection.send_control(Join(self._host.name, self._fixed_level or 0))
+
+    def _find_missing(self) -> tuple[int, Sequence[Candidate]]:
+        present = [each.candidate for each in self._parents if not each.is_leaving]
+        missing = 0 if self.is_root else max(0, self._settings.parents - len(present))
+        return missing, present
+
+    def _confirm(self, connection: Connection, candidate: Candidate, now: float) -> None:
+        """Take the place that a node offers."""
+        level = self._fixed_level
+        if level is not None and candidate.level >= level:
+            # The node has got children since it asked: a circle could close (D64).
+            self._endpoint.close(connection, "level", now)
+            return
+        self._parents.add(connection, candidate)
+        connection.send_control(self._parents.interest)
+
+    def _release_replaced(self, now: float) -> None:
+        """End leaving parents as soon as others have proven themselves, and give permissions."""
+        proven = [
+            each
+            for each in self._parents
+            if not each.is_leaving and self._parents.is_proven(each.connection)
+        ]
+        for connection, until in list(self._permits.items()):
+            if proven or now >= until:
+                del self._permits[connection]
+                connection.send_control(Reinitialise())
+        if len(proven) >= min(self._settings.parents, 1 + len(self._parents) // 2):
+            for parent in self._parents:
+                if parent.is_leaving and parent.connection not in self._permits:
+                    self._endpoint.close(parent.connection, "moved", now)
+
+    def _prepare_end(self, parent: Parent, now: float) -> None:
+        """Look for another parent before this one ends."""
+        parent.is_leaving = True
+        self.search.begin_pass(now)
+
+    # ------------------------------------------------------------------ as a parent
+
+    def leave(self, now: float) -> None:
+        """Let the children find other parents; then nothing goes through this node."""
+        self.search.stop()
+        for child in self._children:
+            child.connection.send_control(Leaving())
+
+    def _answer_join(self, connection: Connection, join: Join, now: float) -> None:
+        addresses = [self._host.describe_peer(each.connection.peer) for each in self._children]
+        children = tuple(addresses[:MOST_CANDIDATES])
+        reason = self.admission.reserve(
+            *(connection, join.name, join.level, self.level, len(self._children), now),
+            is_ready=self.is_ready,
+        )
+        if reason:
+            connection.send_control(Refused(reason, children))
+            return
+        diversity = tuple(sorted(self._diversity.items()))
+        connection.send_control(Offer(self._host.name, self.level, diversity, children))
+
+    def _admit(self, connection: Connection, message: Interest) -> None:
+        level = self.level
+        name, reason = self.admission.take(connection, level)
+        if reason:
+            connection.send_control(Refused(reason, ()))
+            return
+        self._fixed_level = level
+        self._children.add(connection, name)
+        connection.send_control(_encode(self.standing))
+        self._children.set_interest(connection, message.epoch, message.queries)
+
+    def _drop_children(self, now: float) -> None:
+        """Let the level rise, and search again."""
+        for child in self._children:
+            self._endpoint.close(child.connection, "reinitialising", now)
+        self._fixed_level = None
+        self.search.begin_pass(now)
+
+    # ------------------------------------------------------------------ messages
+
+    def receive(self, connection: Connection, message: ControlMessage, now: float) -> bool:
+        """Handle a message about the mesh. Return False for another one.
+
+        Raises `ProtocolError` for one that does not fit, and as `Children.set_interest`.
+        """
+        if isinstance(message, Interest) and connection in self.admission:
+            self._admit(connection, message)
+        elif isinstance(message, Join) and not connection.is_dialled:
+            self._answer_join(connection, message, now)
+        elif isinstance(message, Offer | Refused) and connection.is_dialled:
+            self._receive_answer(connection, message, now)
+        elif isinstance(message, Reinitialise) and connection in self._children:
+            self.reinitialisation.permit(connection)
+        elif isinstance(message, ParentState | Beacon | Leaving | Reinitialise):
+            parent = self._parents.get(connection)
+            if parent is not None:
+                self._receive_from_parent(parent, message, now)
+        else:
+            return False
+        return True
+
+    def _receive_answer(self, connection: Connection, message: Offer | Refused, now: float) -> None:
+        children = self._find_peers(message.children)
+        if isinstance(message, Offer):
+            if connection in self._parents:
+                raise ProtocolError("a parent offers its place again")
+            candidate = Candidate(message.name, message.level, dict(message.diversity))
+            self.search.offered(connection, candidate, children, now)
+            return
+        self.search.refused(connection.peer, message.reason, children, now)
+        self._endpoint.close(connection, "refused", now)
+
+    def _find_peers(self, addresses: Iterable[str]) -> list[Hashable]:
+        found = [self._host.find_peer(each) for each in addresses]
+        return [each for each in found if each is not None]
+
+    def _receive_from_parent(
+        self,
+        parent: Parent,
+        message: ParentState | Beacon | Leaving | Reinitialise,
+        now: float,
+    ) -> None:
+        if isinstance(message, ParentState):
+            level = self._fixed_level
+            parent.standing = Standing(message.level, message.paths, frozenset(message.shared))
+            if level is not None and message.level >= level:
+                self._endpoint.close(parent.connection, "level", now)
+        elif isinstance(message, Beacon):
+            self._receive_beacon(parent, message, now)
+        elif isinstance(message, Leaving):
+            self._prepare_end(parent, now)
+        else:
+            self._permits[parent.connection] = now + _PERMIT_AFTER
+            self._prepare_end(parent, now)
+
+    def _receive_beacon(self, parent: Parent, beacon: Beacon, now: float) -> None:
+        if self._host.name in beacon.path or len(beacon.path) >= MOST_LEVEL:
+            self.cycles += 1
+            self._endpoint.close(parent.connection, "cycle", now)
+            return
+        parent.beacon_at = now
+        onward = self.beacons.receive(beacon)
+        if onward is not None:
+            self._send_beacon(onward)
+
+    def _send_beacon(self, beacon: Beacon) -> None:
+        for child in self._children:
+            child.connection.send_control(beacon)
+
+    def disconnected(self, connection: Connection, now: float) -> None:
+        """Handle the end of a connection, which `Children` and `Parents` do not have any more."""
+        self.admission.remove(connection)
+        self.reinitialisation.permit(connection)
+        self._permits.pop(connection, None)
+        if not len(self._children):
+            self._fixed_level = None
+
+    # ------------------------------------------------------------------ time
+
+    def next_timeout(self) -> float:
+        times = (
+            *(self.search.next_timeout(), self.admission.next_timeout()),
+            *(self.reinitialisation.next_timeout(), self._state_at, *self._permits.values()),
+        )
+        return min(each for each in times if each is not None)
+
+    def handle_timeout(self, now: float) -> None:
+        for connection in self.admission.take_expired(now):
+            self._endpoint.close(connection, "no answer", now)
+        self.search.handle_timeout(now)
+        self._release_replaced(now)
+        self._consider_reinitialisation(now)
+        if now >= self._state_at:
+            self._state_at = now + _STATE_SECONDS
+            self._state_standing(now)
+            if self.is_root:
+                self._send_beacon(self.beacons.make())
+
+    def _consider_reinitialisation(self, now: float) -> None:
+        search, plan = self.search, self.reinitialisation
+        is_useful = (
+            self._fixed_level is not None
+            and search.is_searching
+            and search.has_ended_pass
+            and search.level_refusals > 0
+        )
+        plan.consider(is_useful, now)
+        children = [each.connection for each in self._children]
+        if plan.take_due(children, now):
+            for connection in children:
+                connection.send_control(Reinitialise())
+        if plan.take_permitted(now):
+            self._drop_children(now)
+
+
+def _encode(standing: Standing) -> ParentState:
+    shared = tuple(sorted(standing.shared)[:MOST_SHARED])
+    return ParentState(standing.level, standing.paths, shared)
