@@ -129,10 +129,11 @@ class Connection:
         self._pacer = Pacer(settings.pacing, now)
         self.buffer = SendBuffer(self.writer, self._pacer, settings, lambda: self.query_epoch)
         # Without a byte the stream can not go on.
-        patient = attrs.evolve(settings.receiver, patience=float("inf"))
+        nack = attrs.evolve(settings.receiver.nack, patience=float("inf"))
+        patient = attrs.evolve(settings.receiver, nack=nack)
         self._control = SequenceReceiver[StreamRange]({self: self.path}, patient)
         self._control.begin(0, now)
-        self._control.set_parent(self, 0, now)
+        self._control.set_parent(self, 0, 0, now)
         self._frames = FrameDecoder(MOST_MESSAGE_BYTES)
         self._parts = PartStore()
         self._incoming = IncomingSequences()
@@ -189,10 +190,7 @@ class Connection:
             return
         body = packet.body
         if flags & SYN:
-            start, body = decode_opening(body)
-            if start.index != index:
-                raise ProtocolError(f"the description of {start.index} for the sequence {index}")
-            self.open_sequence(start, now)
+            body = self._read_opening(packet, now)
         description = self._incoming.find(index)
         if description is None:
             self.unknown_sequences += 1
@@ -209,6 +207,14 @@ class Connection:
         range_ = decode_range(packet.previous, packet.an, description.epoch, body)
         self.liveness.record_data(now)
         self._owner.range_received(self, description, range_, now, is_repeated=is_repeated)
+
+    def _read_opening(self, packet: Packet, now: float) -> bytes:
+        """Note the sequence that a packet describes, and return the rest of its body."""
+        start, body = decode_opening(packet.body)
+        if start.index != packet.sequence:
+            raise ProtocolError(f"{start.index} is described as sequence {packet.sequence}")
+        self.open_sequence(start, now)
+        return body
 
     def open_sequence(self, start: SequenceStart, now: float) -> None:
         """Note a sequence of the parent, once. Raises `ProtocolError`."""
@@ -227,6 +233,8 @@ class Connection:
                 self._owner.control_received(self, message, now)
 
     def _receive_unavailable(self, packet: Packet, now: float) -> None:
+        if packet.flags & SYN:
+            self._read_opening(packet, now)
         description = self._incoming.find(packet.sequence)
         if description is None:
             return
@@ -320,6 +328,10 @@ class Connection:
         self._send_ack(now, KEEPALIVE, packet.sequence, packet.an)
 
     # ------------------------------------------------------------------ output, time and end
+
+    def probe(self, now: float) -> None:
+        """Let the peer show that it lives, within a round trip."""
+        self.liveness.due_at = now
 
     def send_control(self, *messages: ControlMessage) -> None:
         self.buffer.send_control(b"".join(encode_frames([encode_message(m) for m in messages])))

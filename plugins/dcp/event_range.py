@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, Self
 
 import msgspec
@@ -70,6 +70,9 @@ class IRange(Protocol):
     def digests(self) -> Sequence[tuple[int, int]]:
         """Return AN and hash of each event's document."""
 
+    def adopt(self, others: Iterable[Self]) -> Self:
+        """Return the range with the copies of events that are in others."""
+
 
 class EventRange(NamedTuple):
     """All events of a sequence in (previous, upto] that match the query of a link."""
@@ -115,6 +118,17 @@ class EventRange(NamedTuple):
     def digests(self) -> list[tuple[int, int]]:
         return [(event.mark[1], hash(event.document)) for event in self.events]
 
+    def adopt(self, others: Iterable[EventRange]) -> EventRange:
+        copies = {
+            event.mark: (event, entry)
+            for each in others
+            for event, entry in zip(each.events, each.entries, strict=True)
+        }
+        own = zip(self.events, self.entries, strict=True)
+        found = [copies.get(event.mark, (event, entry)) for event, entry in own]
+        events, entries = [event for event, _ in found], [entry for _, entry in found]
+        return EventRange(self.previous, self.upto, events, entries)
+
     @classmethod
     def of_events(cls, previous: int, upto: int, events: Sequence[CarriedEvent]) -> EventRange:
         return cls(previous, upto, events, [encode_entry(each) for each in events])
@@ -152,6 +166,9 @@ class StreamRange(NamedTuple):
 
     def digests(self) -> list[tuple[int, int]]:
         return []
+
+    def adopt(self, others: Iterable[StreamRange]) -> StreamRange:
+        return self
 
 
 def decode_stream_range(previous: int, upto: int, body: bytes) -> StreamRange:

@@ -50,9 +50,13 @@ def decode_nack(current: int, body: bytes) -> tuple[Nack, MissingParts | None]:
             raise ProtocolError(f"a NACK with {held_count} ranges")
         places = range(_COUNTS.size, len(body), _SPAN.size)
         spans = [_SPAN.unpack_from(body, each) for each in places[: held_count + bool(part_count)]]
+        if len(spans) != held_count + bool(part_count):
+            raise ProtocolError(f"a NACK of {len(body)} bytes")
         if not part_count:
             return Nack(current, spans), None
         begin = _COUNTS.size + len(spans) * _SPAN.size
+        if len(body) != begin + part_count * _NUMBER.size:
+            raise ProtocolError(f"a NACK of {len(body)} bytes")
         numbers = _NUMBER.iter_unpack(body[begin : begin + part_count * _NUMBER.size])
         previous, upto = spans[held_count]
         missing = MissingParts(previous, upto, [each for (each,) in numbers])

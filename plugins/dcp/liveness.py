@@ -32,14 +32,16 @@ class Liveness:
         """Time of the next keep-alive."""
         self._settings = settings
         self._gap = SmoothedTime()
-        self._data_at = self._received_at = now
+        self.received_at = now
+        """Time of the last packet of the peer."""
+        self._data_at = now
         self._interval = settings.least_keepalive
         self._peer_interval = 1.0
         self._counted: tuple[int, int] = (0, 0)
         """Packets up to the peer's last sample: sent there, and received here."""
 
     def record_received(self, now: float) -> None:
-        self._received_at = now
+        self.received_at = now
 
     def record_data(self, now: float) -> None:
         """Record events that were sent or received."""
@@ -85,4 +87,4 @@ class Liveness:
         """Return the time at which the peer has been silent for too long."""
         count = max(_SILENT_INTERVALS, self.most_lost(self._peer_interval))
         silence = self._peer_interval * count
-        return self._received_at + max(silence, _SILENT_INTERVALS * self._settings.least_keepalive)
+        return self.received_at + max(silence, _SILENT_INTERVALS * self._settings.least_keepalive)

@@ -6,6 +6,7 @@ import attrs
 
 from broker.config import value_kind
 from broker.config.setting import required_setting, setting
+from plugins.dcp.nack_timer import NackSettings
 from plugins.dcp.receiver import ReceiverSettings
 from plugins.dcp.settings import DEFAULT_MTU, DcpSettings
 
@@ -77,9 +78,11 @@ class DcpOptions:
             parents=self.parents,
             children=self.children,
             receiver=ReceiverSettings(
-                patience=self.patience,
-                fixed_nack=self.nack_delay,
-                fixed_fast_nack=self.fast_nack_delay,
+                nack=NackSettings(
+                    patience=self.patience,
+                    fixed_slow=self.nack_delay,
+                    fixed_fast=self.fast_nack_delay,
+                )
             ),
             send_bytes=self.send_buffer,
             is_static=self.content == "static",

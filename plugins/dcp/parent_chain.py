@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import Final
 
 import attrs
 
-#: Cut of a parent that does not select by the present query.
-NEVER: Final = 2**64
+from plugins.dcp.epoch_steps import EpochSteps
+
 _MOST_UNAVAILABLE: Final = 64
 
 
@@ -20,8 +21,8 @@ class ParentChain:
     start: int = 0
     """Begin of its first range."""
     advanced_at: float = 0.0
-    cut: int = 0
-    """Behind this AN its ranges have all events of the present query."""
+    epochs: EpochSteps = attrs.field(factory=EpochSteps)
+    """Epochs of the query by which it selects events."""
     _unavailable: list[tuple[int, int]] = attrs.field(factory=list)
 
     @property
@@ -31,12 +32,18 @@ class ParentChain:
     def begin(self, an: int) -> None:
         """Note that its first range begins behind an AN."""
         self.start = self.end = an
-        self.add_unavailable(0, an)
+        self.add_unavailable(0, an, 0)
 
-    def add_unavailable(self, after: int, upto: int) -> None:
-        """Note a range that the parent can not send."""
-        if after < upto:
-            self._unavailable = [*self._unavailable[1 - _MOST_UNAVAILABLE :], (after, upto)]
+    def advance(self, an: int, now: float) -> None:
+        self.end, self.advanced_at = an, now
+
+    def add_unavailable(self, after: int, upto: int, current: int) -> None:
+        """Note a range that the parent can not send. The furthest are dropped if there is no room:
+        a request brings them again."""
+        known = [each for each in self._unavailable if each[1] > current]
+        if after < upto and (after, upto) not in known:
+            insort(known, (after, upto))
+        self._unavailable = known[:_MOST_UNAVAILABLE]
 
     def unavailable_after(self, an: int) -> int | None:
         """Return the end of what the parent can not send behind an AN; None if it may send that."""

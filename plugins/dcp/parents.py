@@ -7,7 +7,7 @@ parent has it. Ranges of other parents are trusted again when those have it, too
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Final
 
 import attrs
@@ -17,7 +17,6 @@ from plugins.dcp.control import InForce, Interest, Query, SequenceStart
 from plugins.dcp.event_range import EventRange, SequenceKey
 from plugins.dcp.mesh.selection import Candidate
 from plugins.dcp.mesh.standing import Standing, elements_of
-from plugins.dcp.parent_chain import NEVER
 from plugins.dcp.parent_path import ParentPath
 from plugins.dcp.receiver import ReceiverSettings, SequenceReceiver
 from plugins.dcp.sequences import Sequences, SequenceState
@@ -40,6 +39,10 @@ class Parent:
     """True if it ends as soon as another one has proven itself."""
     beacon_at: float | None = None
     """Time of its last beacon."""
+
+    def as_candidate(self) -> Candidate:
+        """Return it as it stands now, to compare it with offers."""
+        return attrs.evolve(self.candidate, level=self.standing.level)
 
 
 class Parents:
@@ -151,36 +154,33 @@ class Parents:
         parent = self._parents[connection]
         if not parent.epoch < message.epoch <= self.epoch:
             return
-        for start in message.sequences:
-            connection.open_sequence(start, now)
-        starts = {each.description.key: each.an for each in message.sequences}
-        widened = [epoch for epoch, _ in self._widened if epoch <= message.epoch]
-        was_trusted = parent.epoch >= max([self._least_epoch, *widened])
         parent.epoch = message.epoch
         self.paths.setdefault(connection, connection.path)
+        for start in message.sequences:
+            connection.open_sequence(start, now)
+        widened = [epoch for epoch, _ in self._widened if epoch <= message.epoch]
         if widened:
-            self._raise_least_epoch(widened[-1], starts, now)
-        if parent.epoch >= self._least_epoch and not was_trusted:
-            for state in self._sequences:
-                self._trust(state, connection, starts.get(state.description.key, 0), now)
+            starts = {each.description.key: each.an for each in message.sequences}
+            self._require(widened[-1], starts, now)
+        for start in message.sequences:
+            self._set_parent(connection, start, message.epoch, now)
         self._cover(message.epoch)
 
-    def _raise_least_epoch(self, epoch: int, starts: dict[SequenceKey, int], now: float) -> None:
+    def _require(self, epoch: int, starts: Mapping[SequenceKey, int], now: float) -> None:
         """Let the interest of an epoch count, behind the given ANs and the present places."""
         self._least_epoch = epoch
         for state in self._sequences:
             receiver = state.receiver
-            if receiver is None:
-                continue
-            cut = max(starts.get(state.description.key, 0), receiver.current or 0)
-            for each in self._parents.values():
-                if each.epoch < epoch:
-                    self._trust(state, each.connection, NEVER, now)
-            self._deliver(state, receiver.set_cut(cut, now))
+            if receiver is not None:
+                an = max(starts.get(state.description.key, 0), receiver.current or 0)
+                self._deliver(state, receiver.require(an, epoch, now))
 
-    def _trust(self, state: SequenceState, parent: Connection, cut: int, now: float) -> None:
-        if state.receiver is not None:
-            self._deliver(state, state.receiver.set_parent(parent, cut, now))
+    def _set_parent(
+        self, connection: Connection, start: SequenceStart, epoch: int, now: float
+    ) -> None:
+        state = self._sequences.get(start.description.key)
+        if state is not None and state.receiver is not None:
+            self._deliver(state, state.receiver.set_parent(connection, start.an, epoch, now))
 
     # ------------------------------------------------------------------ sequences
 
@@ -192,12 +192,12 @@ class Parents:
         state = self._sequences.get(start.description.key)
         if state is None:
             receiver = SequenceReceiver[EventRange](self.paths, self._settings)
+            receiver.require(0, self._least_epoch, now)
             state = SequenceState(start.description, receiver)
             if not self._sequences.add(state):
                 return
         assert state.receiver is not None
-        is_trusted = parent.epoch >= self._least_epoch
-        self._trust(state, connection, start.an if is_trusted else NEVER, now)
+        self._set_parent(connection, start, parent.epoch, now)
         self._deliver(state, state.receiver.begin(start.an, now))
 
     # ------------------------------------------------------------------ time
@@ -213,7 +213,7 @@ class Parents:
     def handle_timeout(self, now: float) -> None:
         late = [epoch for epoch, since in self._widened if now >= since + _COVERED_WITHIN]
         if late:
-            self._raise_least_epoch(late[-1], {}, now)
+            self._require(late[-1], {}, now)
             self._cover(late[-1])
         for state in self._sequences:
             if state.receiver is None or not state.receiver.is_incomplete:

@@ -5,9 +5,9 @@ receiver delivers a range that begins at or before its own place, *current*, and
 a filtered event is no loss. Ranges further ahead are held: a *missing range* is before them.
 
 While parents select events by different queries, a range of an older query says nothing of events
-that only the present one selects. `cut` is the AN behind which the present query counts. Behind it
-a range of an older query is taken apart into its events. They need no retransmission, but only a
-range of the present query leads over the ANs between them (X4).
+that only a newer one selects. Each epoch of the query is required behind an AN. Where a parent had
+not reached that epoch, its range is taken apart into its events. They need no retransmission, but
+only a range of the required query leads over the ANs between them (X4).
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import attrs
 
+from plugins.dcp.epoch_steps import EpochSteps
 from plugins.dcp.event_range import IRange
 from plugins.dcp.held_ranges import HeldRanges
-from plugins.dcp.parent_chain import NEVER, ParentChain
-from plugins.dcp.parent_path import ParentPath, SmoothedTime
+from plugins.dcp.nack_timer import NackSettings, NackTimer
+from plugins.dcp.parent_chain import ParentChain
+from plugins.dcp.parent_path import ParentPath
 
 #: Ranges in a request that are not sent again.
 MOST_LISTED: Final = 32
@@ -28,7 +30,6 @@ MOST_LISTED: Final = 32
 MOST_JUMP: Final = 2**32
 #: Events whose hash and time of arrival are known.
 _MOST_RECENT: Final = 1_024
-_MOST_NACK_INTERVAL: Final = 1.0
 
 
 RangeT = TypeVar("RangeT", bound=IRange)
@@ -36,15 +37,7 @@ RangeT = TypeVar("RangeT", bound=IRange)
 
 @attrs.frozen(kw_only=True)
 class ReceiverSettings:
-    """Times in seconds, sizes in bytes."""
-
-    patience: float = 2.0
-    """After this time the next range goes on, and it is left to the log."""
-    least_fast_nack: float = 0.005
-    least_nack: float = 0.05
-    fixed_fast_nack: float = 0.0
-    """More than 0: it replaces the measured delay. So does `fixed_nack`."""
-    fixed_nack: float = 0.0
+    nack: NackSettings = NackSettings()
     held_bytes: int = 4 << 20
 
 
@@ -70,26 +63,21 @@ class SequenceReceiver(Generic[RangeT]):
         """`parents` has the paths of the live parents; its owner keeps it up to date."""
         self.current: int | None = None
         """End of what was delivered."""
-        self.cut = 0
+        self.required = EpochSteps()
+        """Epochs of the query that ranges must be selected by."""
         self.passed = 0
         """Missing ranges that were left to the log."""
         self.nacks = 0
-        self.dropped = 0
-        """Ranges without room, or too far ahead."""
+        self._too_far = 0
         self.disagreements: list[Disagreement] = []
         """New ones; the owner empties the list."""
         self._parents = parents
-        self._settings = settings
         self._chains: dict[Hashable, ParentChain] = {}
         self._held = HeldRanges[RangeT](settings.held_bytes)
         self._recent: dict[int, tuple[int, float, Hashable]] = {}
         """Hash, time of arrival and parent of the last events by AN."""
-        self._gap = SmoothedTime()
         self._received_at: float | None = None
-        self._missing_since: float | None = None
-        self._certain_since: float | None = None
-        self._nack_at: float | None = None
-        self._nack_interval = 0.0
+        self._timer = NackTimer(parents, settings.nack)
 
     # ------------------------------------------------------------------ input
 
@@ -99,13 +87,15 @@ class SequenceReceiver(Generic[RangeT]):
             self.current = an
         return self._advance(now)
 
-    def set_parent(self, parent: Hashable, cut: int, now: float) -> list[RangeT]:
-        """State that all events of the present query are in a parent's ranges behind `cut`."""
+    def set_parent(self, parent: Hashable, an: int, epoch: int, now: float) -> list[RangeT]:
+        """State that a parent selects by the query of an epoch behind an AN.
+
+        A parent without a range yet can not send what is before.
+        """
         chain = self._chain_of(parent)
-        chain.cut = cut
-        # It can not send what was before its first range, or not selected by this query.
-        if not chain.has_begun and cut != NEVER:
-            chain.begin(cut)
+        chain.epochs.add(an, epoch)
+        if not chain.has_begun:
+            chain.begin(an)
         return self._advance(now)
 
     def remove_parent(self, parent: Hashable, now: float) -> list[RangeT]:
@@ -124,26 +114,28 @@ class SequenceReceiver(Generic[RangeT]):
         if self.current is None:
             self.current = range_.previous
         if range_.upto > self.current + MOST_JUMP:
-            self.dropped += 1
+            self._too_far += 1
             return ()
         self._follow_chain(chain, path, range_, now, is_repeated=is_repeated)
-        self._compare(parent, path, range_, now, is_repeated=is_repeated)
+        if self._compare(parent, path, range_, now, is_repeated=is_repeated):
+            range_ = range_.adopt(self._held)
         if range_.upto <= self.current:
             return ()
-        trusted = max(self.cut, self.current) >= chain.cut
-        if trusted and range_.previous <= self.current and not self._held:
-            # The usual case.
-            delivered = range_ if range_.previous == self.current else range_.after(self.current)
-            self.current = range_.upto
-            self._missing_since = None
-            self._note_arrival(now)
-            if self._has_missing_range():
-                return [delivered, *self._advance(now)]
-            return (delivered,)
-        for part in (range_,) if trusted else self._trusted_parts(range_, chain.cut):
-            self._hold(part)
+        is_trusted = chain.epochs.reached_after(self.required.newest) <= self.current
+        delivered: list[RangeT] = []
+        for part in (range_,) if is_trusted else self._trusted_parts(range_, chain.epochs):
+            if part.previous > self.current:
+                self._held.add(part)
+            elif part.upto > self.current:
+                # The usual case.
+                is_whole = part.previous == self.current
+                delivered.append(part if is_whole else part.after(self.current))
+                self.current = part.upto
+                self._timer.stop()
         self._note_arrival(now)
-        return self._advance(now)
+        if self._timer.is_running or self._has_missing_range():
+            delivered += self._advance(now)
+        return delivered
 
     def receive_end(self, parent: Hashable, an: int, now: float) -> list[RangeT]:
         """Note that a parent has sent all up to an AN."""
@@ -151,7 +143,7 @@ class SequenceReceiver(Generic[RangeT]):
         if self.current is None or an > self.current + MOST_JUMP or an <= chain.end:
             return []
         self._parents[parent].lost += 1
-        chain.end, chain.advanced_at = an, now
+        chain.advance(an, now)
         return self._advance(now)
 
     def receive_unavailable(
@@ -161,7 +153,9 @@ class SequenceReceiver(Generic[RangeT]):
         chain = self._chain_of(parent)
         if self.current is None or after >= upto or upto > self.current + MOST_JUMP:
             return []
-        chain.add_unavailable(after, upto)
+        chain.add_unavailable(after, upto, self.current)
+        if after <= chain.end < upto:
+            chain.advance(upto, now)
         return self._advance(now)
 
     def overlaps(self, parent: Hashable) -> bool:
@@ -170,49 +164,58 @@ class SequenceReceiver(Generic[RangeT]):
         if self.current is None or chain is None:
             # Without a range of this sequence nothing can be missing.
             return self.current is None or not self._chains
-        return chain.start <= self.current and chain.cut <= max(self.cut, self.current)
+        reached_after = chain.epochs.reached_after(self.required.newest)
+        return chain.start <= self.current and reached_after <= self._required_from
 
-    def set_cut(self, an: int, now: float) -> list[RangeT]:
-        """Let the present query count behind an AN.
+    @property
+    def _required_from(self) -> int:
+        """Place from which on only the newest epoch counts."""
+        return max(self.required.newest_an, self.current or 0)
+
+    def require(self, an: int, epoch: int, now: float) -> list[RangeT]:
+        """Let the query of an epoch count behind an AN.
 
         The held ranges behind it were selected by older ones.
         """
-        self.cut = max(self.cut, an)
+        self.required.add(an, epoch)
         for range_ in self._held.take_all():
-            for part in self._trusted_parts(range_, NEVER):
-                self._hold(part)
+            if range_.upto <= an:
+                self._hold(range_)
+                continue
+            rest = range_
+            if range_.previous < an:
+                self._hold(range_.until(an))
+                rest = range_.after(an)
+            for each in rest.single_events():
+                self._hold(each)
         return self._advance(now)
 
     # ------------------------------------------------------------------ time
 
     def next_timeout(self) -> float | None:
         """Return the time of the next request, or of the end of the patience."""
-        if self._missing_since is None:
-            return None
-        given_up_at = self._missing_since + self._settings.patience
-        return min(given_up_at, self._next_nack_at())
+        return self._timer.next_timeout()
 
     def handle_timeout(self, now: float) -> tuple[list[RangeT], Nack | None]:
         """Return what is delivered without the missing range, and a request to all parents."""
-        if self._missing_since is None:
+        if not self._timer.is_running:
             return [], None
-        if now >= self._missing_since + self._settings.patience:
+        if now >= self._timer.given_up_at:
             return self._pass_missing_range(now), None
-        if now < self._next_nack_at():
+        if not self._timer.take_due(now):
             return [], None
-        interval = self._nack_interval
-        self._nack_interval = min(
-            _MOST_NACK_INTERVAL,
-            2 * interval if interval else self._answer_time(),
-        )
-        self._nack_at = now
         self.nacks += 1
         assert self.current is not None
         return [], Nack(self.current, self._held.spans(MOST_LISTED))
 
     @property
+    def dropped(self) -> int:
+        """Ranges without room, or too far ahead."""
+        return self._too_far + self._held.dropped
+
+    @property
     def is_incomplete(self) -> bool:
-        return self._missing_since is not None
+        return self._timer.is_running
 
     # ------------------------------------------------------------------ chains
 
@@ -227,7 +230,7 @@ class SequenceReceiver(Generic[RangeT]):
                 chain.begin(range_.previous)
             elif range_.previous > chain.end and not is_repeated:
                 path.lost += 1
-            chain.end, chain.advanced_at = range_.upto, now
+            chain.advance(range_.upto, now)
         elif not is_repeated and range_.upto < chain.end:
             path.reordering.add_sample(now - chain.advanced_at)
             path.lost = max(0, path.lost - 1)
@@ -240,8 +243,9 @@ class SequenceReceiver(Generic[RangeT]):
         now: float,
         *,
         is_repeated: bool,
-    ) -> None:
-        recent = self._recent
+    ) -> bool:
+        """Count the events of a range. Return True if another parent's copy of one differs."""
+        recent, known_disagreements = self._recent, len(self.disagreements)
         for an, digest in range_.digests():
             known = recent.get(an)
             if known is None:
@@ -260,24 +264,23 @@ class SequenceReceiver(Generic[RangeT]):
                 path.skew.add_sample(now - known[1])
             if known[0] != digest:
                 self.disagreements.append(Disagreement(an, known[2], parent))
+        return len(self.disagreements) > known_disagreements
 
-    def _trusted_parts(self, range_: RangeT, parent_cut: int) -> list[RangeT]:
-        """Return the parts of a range that have all events of the present query, and its other
-        events alone."""
+    def _trusted_parts(self, range_: RangeT, epochs: EpochSteps) -> list[RangeT]:
+        """Return the parts of a parent's range that have all events of the required query, and its
+        other events alone."""
+        begins = {
+            *epochs.begins_between(range_.previous, range_.upto),
+            *self.required.begins_between(range_.previous, range_.upto),
+        }
         parts: list[RangeT] = []
         rest = range_
-        if rest.previous < self.cut:
-            upto = min(self.cut, rest.upto)
-            parts.append(rest.until(upto))
+        for upto in (*sorted(begins), range_.upto):
+            part = rest.until(upto)
             rest = rest.after(upto)
-        if rest.upto > parent_cut > rest.previous:
-            parts += rest.until(parent_cut).single_events()
-            parts.append(rest.after(parent_cut))
-        elif rest.previous >= parent_cut:
-            parts.append(rest)
-        else:
-            parts += rest.single_events()
-        return [each for each in parts if each.previous < each.upto]
+            is_trusted = epochs.epoch_at(upto) >= self.required.epoch_at(upto)
+            parts += [part] if is_trusted else part.single_events()
+        return parts
 
     # ------------------------------------------------------------------ held ranges
 
@@ -292,17 +295,16 @@ class SequenceReceiver(Generic[RangeT]):
         while True:
             self._take_following(delivered)
             if not self._has_missing_range():
-                self._missing_since = None
+                self._timer.stop()
                 return delivered
             end = self._unavailable_end()
             if end is None:
                 break
             self._skip_to(end)
-        if delivered or self._missing_since is None:
-            self._missing_since, self._certain_since, self._nack_at = now, None, None
-            self._nack_interval = 0.0
-        if self._certain_since is None and self._is_certain():
-            self._certain_since = now
+        if delivered or not self._timer.is_running:
+            self._timer.start(now)
+        if self._is_certain():
+            self._timer.set_certain(now)
         return delivered
 
     def _take_following(self, delivered: list[RangeT]) -> None:
@@ -317,9 +319,10 @@ class SequenceReceiver(Generic[RangeT]):
         if current is None:
             return False
         # A parent that selects by an older query may be ahead of what the present one selects.
-        counts_behind = max(self.cut, current)
+        required, required_from = self.required.newest, self._required_from
         return bool(self._held) or any(
-            each.end > current and each.cut <= counts_behind for each in self._chains.values()
+            each.end > current and each.epochs.reached_after(required) <= required_from
+            for each in self._chains.values()
         )
 
     def _is_certain(self) -> bool:
@@ -348,7 +351,7 @@ class SequenceReceiver(Generic[RangeT]):
         assert self.current is not None and an > self.current
         self.current = an
         self.passed += 1
-        self._missing_since = None
+        self._timer.stop()
 
     def _pass_missing_range(self, now: float) -> list[RangeT]:
         """Let the next range go on as it is."""
@@ -357,38 +360,7 @@ class SequenceReceiver(Generic[RangeT]):
         self._skip_to(self._held.first_begin if self._held else min(ends))
         return self._advance(now)
 
-    # ------------------------------------------------------------------ delays
-
     def _note_arrival(self, now: float) -> None:
         if self._received_at is not None:
-            self._gap.add_sample(now - self._received_at)
+            self._timer.gap.add_sample(now - self._received_at)
         self._received_at = now
-
-    def _next_nack_at(self) -> float:
-        assert self._missing_since is not None
-        if self._nack_at is not None:
-            return self._nack_at + self._nack_interval
-        slow = self._missing_since + self._nack_delay()
-        if self._certain_since is None:
-            return slow
-        return min(slow, self._certain_since + self._fast_nack_delay())
-
-    def _fast_nack_delay(self) -> float:
-        settings = self._settings
-        reordering = max((each.reordering.mean for each in self._parents.values()), default=0.0)
-        return settings.fixed_fast_nack or max(settings.least_fast_nack, 4 * reordering)
-
-    def _nack_delay(self) -> float:
-        settings = self._settings
-        if settings.fixed_nack:
-            return settings.fixed_nack
-        skew = max((each.skew.late_after for each in self._parents.values()), default=0.0)
-        delay = max(settings.least_nack, self._answer_time(), 2 * self._gap.mean, skew)
-        # Time for several requests is left.
-        return min(delay, settings.patience / 4)
-
-    def _answer_time(self) -> float:
-        """Return the seconds in which each parent would have answered a request."""
-        trips = [path.round_trip for path in self._parents.values()]
-        longest = max((each.smoothed + 4 * each.variation for each in trips), default=0.0)
-        return max(self._settings.least_fast_nack, longest)

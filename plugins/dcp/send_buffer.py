@@ -236,26 +236,28 @@ class SendBuffer:
     ) -> None:
         """Send a range, or some of its parts. `numbers` are those parts; empty: all."""
         opening = b""
-        if index == CONTROL_INDEX:
+        sequence = self._by_index.get(index)
+        if sequence is None:
             flags |= STREAM | ACKREQ
         else:
-            sequence = self._by_index[index]
             if not sequence.is_known:
                 flags, opening = flags | SYN, sequence.opening
         if isinstance(item, Unavailable):
-            self._write(NACK | RETX, index, item.upto, item.after, b"", now)
+            self._write(flags | NACK | RETX, index, item.upto, item.after, opening, now)
             return
         range_ = item.range
         if isinstance(range_, StreamRange):
             self._write(flags, index, range_.upto, range_.previous, range_.data, now)
             return
+        assert sequence is not None
         body = b"".join(range_.entries)
         room = self._writer.room - len(opening) - len(EVENTS)
         if len(body) <= room:
             body = opening + EVENTS + body
             self._write(flags, index, range_.upto, range_.previous, body, now)
             return
-        parts = split_parts(body, room)
+        # The parts are the same when they are sent again.
+        parts = split_parts(body, self._writer.room - len(sequence.opening) - len(EVENTS))
         for number in numbers or range(len(parts)):
             if number < len(parts):
                 self._parts.append((index, range_, opening + PART + parts[number], flags))

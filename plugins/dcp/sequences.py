@@ -28,8 +28,9 @@ class SequenceState:
     def cut(self) -> int:
         """AN behind which all events of the present query come here."""
         receiver = self.receiver
-        begins = (0, 0) if receiver is None else (receiver.cut, receiver.current or 0)
-        return max(self.end or 0, *begins)
+        if receiver is None:
+            return self.end or 0
+        return max(self.end or 0, receiver.required.newest_an, receiver.current or 0)
 
     def make_batch(self, range_: EventRange) -> FlowBatch:
         """Return a range as a batch of its flow."""

@@ -39,5 +39,5 @@ class DcpSettings:
     is_static: bool = False
     """The node carries everything, whatever its children want."""
     diversity: Mapping[str, str] = attrs.field(factory=dict)
-    """What fails together with the node: kind and name."""
+    """Things that fail together with the node: name by kind."""
     pacing: ArqSettings = ArqSettings()

@@ -32,7 +32,7 @@ from plugins.dcp.mesh.admission import Admission
 from plugins.dcp.mesh.beacons import Beacons
 from plugins.dcp.mesh.reinitialisation import Reinitialisation
 from plugins.dcp.mesh.search import ParentSearch
-from plugins.dcp.mesh.selection import Candidate
+from plugins.dcp.mesh.selection import Candidate, DiverseSelector, select_parents
 from plugins.dcp.mesh.standing import Standing, derive_standing, elements_of, root_standing
 from plugins.dcp.parents import Parent, Parents
 from plugins.dcp.settings import DcpSettings
@@ -40,7 +40,7 @@ from plugins.dcp.settings import DcpSettings
 #: Seconds between two statements of the own standing, and between two beacons of a root.
 _STATE_SECONDS: Final = 1.0
 #: A child gives its permission after this time, even without another parent.
-_PERMIT_AFTER: Final = 2.0
+_PERMIT_AFTER: Final = 5.0
 
 
 class IPeers(Protocol):
@@ -82,16 +82,20 @@ class Membership:
         self._children = children
         self._diversity = settings.diversity
         self._root_count = len(roots)
+        self._selector = DiverseSelector()
+        self._is_rebalancing = False
         self._fixed_level: int | None = None
         """None while the node has no children."""
         self._stated: Standing | None = None
         self._state_at = now + random.uniform(0.0, _STATE_SECONDS)
+        self._ends_since = now
+        """Time since which a parent is to be replaced."""
         self._permits: dict[Connection, float] = {}
         """Parents that wait for permission, each with the time at which it is given."""
         self.beacons = Beacons(host.name, wall_clock, is_root=is_root)
         self.search = ParentSearch(
             *(endpoint, [] if is_root else roots, Backoff(0.25, 5.0, random)),
-            *(self._find_missing, self._confirm),
+            *(self._count_missing, self._choose, self._confirm),
         )
 
     # ------------------------------------------------------------------ standing
@@ -116,7 +120,7 @@ class Membership:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the node has the parents that it can have for now."""
+        """True if the node has the parents that it can have for now."""
         if self.is_root:
             return True
         is_whole = not self.search.is_searching or self.search.has_ended_pass
@@ -138,10 +142,33 @@ class Membership:
         if connection.is_dialled:
             connection.send_control(Join(self._host.name, self._fixed_level or 0))
 
-    def _find_missing(self) -> tuple[int, Sequence[Candidate]]:
-        present = [each.candidate for each in self._parents if not each.is_leaving]
-        missing = 0 if self.is_root else max(0, self._settings.parents - len(present))
-        return missing, present
+    def rebalance(self, now: float) -> None:
+        """Search for better parents. The present ones end when the new ones have proven
+        themselves (D67)."""
+        if not self.is_root:
+            self._is_rebalancing = True
+            self.search.begin_pass(now)
+
+    def _count_missing(self) -> int:
+        if self.is_root:
+            return 0
+        if self._is_rebalancing:
+            return self._settings.parents
+        present = sum(not each.is_leaving for each in self._parents)
+        return max(0, self._settings.parents - present)
+
+    def _choose(self, offers: Sequence[Candidate], now: float) -> Sequence[Candidate]:
+        """Choose new parents among the offers; in a rebalance, beside the present ones."""
+        staying = [each for each in self._parents if not each.is_leaving]
+        present = [each.as_candidate() for each in staying]
+        if not self._is_rebalancing:
+            return select_parents(self._selector, offers, present, self._count_missing())
+        self._is_rebalancing = False
+        best = select_parents(self._selector, [*present, *offers], (), self._settings.parents)
+        for parent, candidate in zip(staying, present, strict=True):
+            if not any(candidate is each for each in best):
+                self._prepare_end(parent, now)
+        return [each for each in best if any(each is offer for offer in offers)]
 
     def _confirm(self, connection: Connection, candidate: Candidate, now: float) -> None:
         """Take the place that a node offers."""
@@ -155,23 +182,32 @@ class Membership:
 
     def _release_replaced(self, now: float) -> None:
         """End leaving parents as soon as others have proven themselves, and give permissions."""
+        leaving = [each for each in self._parents if each.is_leaving]
+        if not leaving:
+            return
         proven = [
             each
             for each in self._parents
-            if not each.is_leaving and self._parents.is_proven(each.connection)
+            if not each.is_leaving
+            # A parent that is dead, and not given up yet, does not count.
+            and each.connection.liveness.received_at > self._ends_since
+            and self._parents.is_proven(each.connection)
         ]
         for connection, until in list(self._permits.items()):
             if proven or now >= until:
                 del self._permits[connection]
                 connection.send_control(Reinitialise())
-        if len(proven) >= min(self._settings.parents, 1 + len(self._parents) // 2):
-            for parent in self._parents:
-                if parent.is_leaving and parent.connection not in self._permits:
+        if len(proven) >= min(self._settings.parents, len(leaving)):
+            for parent in leaving:
+                if parent.connection not in self._permits:
                     self._endpoint.close(parent.connection, "moved", now)
 
     def _prepare_end(self, parent: Parent, now: float) -> None:
         """Look for another parent before this one ends."""
         parent.is_leaving = True
+        self._ends_since = now
+        for each in self._parents:
+            each.connection.probe(now)
         self.search.begin_pass(now)
 
     # ------------------------------------------------------------------ as a parent
@@ -305,6 +341,7 @@ class Membership:
         for connection in self.admission.take_expired(now):
             self._endpoint.close(connection, "no answer", now)
         self.search.handle_timeout(now)
+        self._is_rebalancing &= not self.search.has_ended_pass
         self._release_replaced(now)
         self._consider_reinitialisation(now)
         if now >= self._state_at:

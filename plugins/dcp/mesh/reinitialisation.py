@@ -15,7 +15,7 @@ from plugins.dcp.connection import Connection
 
 #: Seconds.
 _MOST_WAIT: Final = 1.0
-_PERMISSION_SECONDS: Final = 2.5
+_PERMISSION_SECONDS: Final = 6.0
 _PAUSE: Final = 20.0
 
 

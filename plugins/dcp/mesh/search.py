@@ -15,7 +15,7 @@ from typing import Final
 from broker.transport.backoff import Backoff
 from plugins.dcp.connection import Connection
 from plugins.dcp.endpoint import Endpoint
-from plugins.dcp.mesh.selection import Candidate, DiverseSelector, select_parents
+from plugins.dcp.mesh.selection import Candidate
 
 #: Time for an answer to a join, in seconds.
 _ANSWER_SECONDS: Final = 5.0
@@ -33,13 +33,14 @@ class ParentSearch:
         endpoint: Endpoint,
         roots: Sequence[Hashable],
         backoff: Backoff,
-        find_parents: Callable[[], tuple[int, Sequence[Candidate]]],
+        count_missing: Callable[[], int],
+        choose: Callable[[Sequence[Candidate], float], Sequence[Candidate]],
         confirm: Callable[[Connection, Candidate, float], object],
     ) -> None:
         """Without roots it finds nothing: the node is one.
 
-        `find_parents` returns the number of parents that are missing, and the present ones.
-        `confirm` makes the node behind a connection a parent.
+        `count_missing` returns the number of parents that are missing. `choose` returns those of
+        the offers whose places are taken. `confirm` makes the node behind a connection a parent.
         """
         self.has_ended_pass = False
         """True when all known nodes were asked once."""
@@ -48,9 +49,9 @@ class ParentSearch:
         self._endpoint = endpoint
         self._roots = roots
         self._backoff = backoff
-        self._find_parents = find_parents
+        self._count_missing = count_missing
+        self._choose = choose
         self._confirm = confirm
-        self._selector = DiverseSelector()
         self._candidates: deque[Hashable] = deque(roots)
         self._last_candidates: deque[Hashable] = deque()
         self._asked: set[Hashable] = set()
@@ -103,6 +104,7 @@ class ParentSearch:
     def begin_pass(self, now: float) -> None:
         """Ask again from the roots on: a parent has gone, or earlier refusals do not count."""
         self._asked.clear()
+        self.has_ended_pass = False
         self.level_refusals = 0
         self._candidates = deque(self._roots)
         if self._try_at is not None:
@@ -122,15 +124,14 @@ class ParentSearch:
     def _decide(self, now: float) -> None:
         """Choose among the offers, and give the other places back."""
         offers, self._offers, self._decide_at = self._offers, {}, None
-        missing, parents = self._find_parents()
-        chosen = select_parents(self._selector, list(offers.values()), parents, missing)
+        chosen = self._choose(list(offers.values()), now)
         for connection, candidate in offers.items():
             if any(candidate is each for each in chosen):
                 self._confirm(connection, candidate, now)
                 self._backoff.report_progress()
             else:
                 self._endpoint.close(connection, "not needed", now)
-        if len(chosen) < missing and self._try_at is not None:
+        if self._try_at is not None:
             self._try_at = now
 
     # ------------------------------------------------------------------ time
@@ -140,10 +141,9 @@ class ParentSearch:
             self._candidates, self._last_candidates = self._last_candidates, self._candidates
             self._try_at = now
             return
-        self.has_ended_pass = True
         refusals = self.level_refusals
         self.begin_pass(now)
-        self.level_refusals = refusals
+        self.has_ended_pass, self.level_refusals = True, refusals
         self._try_at = now + self._backoff.next_wait(now)
 
     def stop(self) -> None:
@@ -151,7 +151,7 @@ class ParentSearch:
 
     @property
     def is_searching(self) -> bool:
-        return self._try_at is not None and self._find_parents()[0] > 0
+        return self._try_at is not None and self._count_missing() > 0
 
     def next_timeout(self) -> float | None:
         if self._decide_at is not None:
@@ -175,7 +175,7 @@ class ParentSearch:
             self._ask(now)
 
     def _ask(self, now: float) -> None:
-        missing, _ = self._find_parents()
+        missing = self._count_missing()
         open_questions = len(self._trying) + len(self._offers)
         while self._candidates and open_questions < _ASKED_AT_ONCE * missing:
             peer = self._candidates.popleft()
