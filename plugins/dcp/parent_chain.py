@@ -45,10 +45,18 @@ class ParentChain:
             insort(known, (after, upto))
         self._unavailable = known[:_MOST_UNAVAILABLE]
 
-    def unavailable_after(self, an: int) -> int | None:
-        """Return the end of what the parent can not send behind an AN; None if it may send that."""
-        return max((upto for after, upto in self._unavailable if after <= an < upto), default=None)
+    def unavailable_after(self, an: int, required: EpochSteps) -> int | None:
+        """Return the end of what the parent can not send behind an AN; None if it may send that.
 
-    def has_passed(self, an: int) -> bool:
+        Events that it did not select by the required query are not in its ranges.
+        """
+        end = max((upto for after, upto in self._unavailable if after <= an < upto), default=None)
+        if end is None and an < self.end:
+            epoch = required.epoch_at(an + 1)
+            if self.epochs.epoch_at(an + 1) < epoch:
+                return min(self.end, self.epochs.reached_after(epoch))
+        return end
+
+    def has_passed(self, an: int, required: EpochSteps) -> bool:
         """Return whether the parent sends nothing behind an AN any more without a request."""
-        return self.end > an or self.unavailable_after(an) is not None
+        return self.end > an or self.unavailable_after(an, required) is not None

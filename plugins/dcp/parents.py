@@ -158,12 +158,16 @@ class Parents:
         self.paths.setdefault(connection, connection.path)
         for start in message.sequences:
             connection.open_sequence(start, now)
+        starts = {each.description.key: each.an for each in message.sequences}
         widened = [epoch for epoch, _ in self._widened if epoch <= message.epoch]
         if widened:
-            starts = {each.description.key: each.an for each in message.sequences}
             self._require(widened[-1], starts, now)
-        for start in message.sequences:
-            self._set_parent(connection, start, message.epoch, now)
+        for state in self._sequences:
+            # A sequence that is not listed has begun with this query, and its begin came earlier.
+            an = starts.get(state.description.key, 0)
+            if state.receiver is not None and state.receiver.has_chain(connection):
+                ranges = state.receiver.set_parent(connection, an, message.epoch, now)
+                self._deliver(state, ranges)
         self._cover(message.epoch)
 
     def _require(self, epoch: int, starts: Mapping[SequenceKey, int], now: float) -> None:
@@ -174,13 +178,6 @@ class Parents:
             if receiver is not None:
                 an = max(starts.get(state.description.key, 0), receiver.current or 0)
                 self._deliver(state, receiver.require(an, epoch, now))
-
-    def _set_parent(
-        self, connection: Connection, start: SequenceStart, epoch: int, now: float
-    ) -> None:
-        state = self._sequences.get(start.description.key)
-        if state is not None and state.receiver is not None:
-            self._deliver(state, state.receiver.set_parent(connection, start.an, epoch, now))
 
     # ------------------------------------------------------------------ sequences
 
@@ -197,8 +194,9 @@ class Parents:
             if not self._sequences.add(state):
                 return
         assert state.receiver is not None
-        self._set_parent(connection, start, parent.epoch, now)
-        self._deliver(state, state.receiver.begin(start.an, now))
+        receiver = state.receiver
+        self._deliver(state, receiver.set_parent(connection, start.an, parent.epoch, now))
+        self._deliver(state, receiver.begin(start.an, now))
 
     # ------------------------------------------------------------------ time
 

@@ -98,6 +98,10 @@ class SequenceReceiver(Generic[RangeT]):
             chain.begin(an)
         return self._advance(now)
 
+    def has_chain(self, parent: Hashable) -> bool:
+        """Return whether a parent has sent a part of the sequence, or stated its begin."""
+        return parent in self._chains
+
     def remove_parent(self, parent: Hashable, now: float) -> list[RangeT]:
         self._chains.pop(parent, None)
         return self._advance(now)
@@ -330,7 +334,7 @@ class SequenceReceiver(Generic[RangeT]):
         assert self.current is not None
         chains = [self._chains.get(parent) for parent in self._parents]
         return bool(chains) and all(
-            each is not None and each.has_passed(self.current) for each in chains
+            each is not None and each.has_passed(self.current, self.required) for each in chains
         )
 
     def _unavailable_end(self) -> int | None:
@@ -339,7 +343,7 @@ class SequenceReceiver(Generic[RangeT]):
         ends: list[int] = []
         for parent in self._parents:
             chain = self._chains.get(parent)
-            end = None if chain is None else chain.unavailable_after(self.current)
+            end = None if chain is None else chain.unavailable_after(self.current, self.required)
             if end is None:
                 return None
             ends.append(end)

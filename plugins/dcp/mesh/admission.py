@@ -30,7 +30,7 @@ class Admission:
     def __init__(self, most_children: int) -> None:
         self.refusals: dict[str, int] = {}
         """By reason."""
-        self._most_children = most_children
+        self.most_children = most_children
         self._leases: dict[Connection, _Lease] = {}
         self._tokens = _BURST
         self._filled_at = 0.0
@@ -60,7 +60,7 @@ class Admission:
             reason = "not ready"
         elif own_level >= MOST_LEVEL or (level and own_level >= level):
             reason = "level"
-        elif children + len(self._leases) >= self._most_children:
+        elif children + len(self._leases) >= self.most_children:
             reason = "capacity"
         elif self._tokens < 1:
             reason = "busy"

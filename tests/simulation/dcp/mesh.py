@@ -284,6 +284,12 @@ class MeshNode:
             self.router.flush(self._mesh.now)
             self._timer.arm(self.router.next_timeout())
 
+    def stop(self) -> None:
+        """Leave the mesh, and end."""
+        if self.is_alive:
+            self.router.stop(self._mesh.now)
+            self.kill()
+
     def kill(self) -> None:
         self.is_alive = False
         self._clock.kill()
