@@ -32,7 +32,7 @@ from plugins.dcp.event_range import (
 )
 from plugins.dcp.feedback import MOST_ENDS, decode_ends, decode_nack, encode_ends, encode_nack
 from plugins.dcp.incoming_sequences import IncomingSequences, decode_opening
-from plugins.dcp.liveness import Liveness
+from plugins.dcp.liveness import CONTROL_INTERVAL, Liveness
 from plugins.dcp.packet import (
     ACK,
     ACKREQ,
@@ -329,9 +329,9 @@ class Connection:
 
     # ------------------------------------------------------------------ output, time and end
 
-    def probe(self, now: float) -> None:
-        """Let the peer show that it lives, within a round trip."""
-        self.liveness.due_at = now
+    def probe(self) -> None:
+        """Let the peer show soon that it lives."""
+        self.liveness.hasten(self._settings.least_keepalive)
 
     def send_control(self, *messages: ControlMessage) -> None:
         self.buffer.send_control(b"".join(encode_frames([encode_message(m) for m in messages])))
@@ -345,10 +345,11 @@ class Connection:
     def flush(self, now: float) -> list[bytes]:
         """Return the packets that may be sent now."""
         if not self.error:
-            before = self.buffer.sent_ranges
-            self.buffer.flush(now)
-            if self.buffer.sent_ranges != before:
+            if self.buffer.take_has_grown():
                 self.liveness.record_data(now)
+            self.buffer.flush(now)
+            if not self.buffer.control.is_acknowledged:
+                self.liveness.hasten(CONTROL_INTERVAL)
         return self.writer.take_packets()
 
     def next_timeout(self) -> float:
@@ -362,8 +363,8 @@ class Connection:
         if now >= self.liveness.given_up_at:
             self.close("silent", now)
             return
-        if not self.is_dialled and self._is_lagging(now):
-            self.close("lagging", now)
+        if self._is_lagging(now):
+            self.close("silent" if self.is_dialled else "lagging", now)
             return
         ready, nack = self._control.handle_timeout(now)
         self._take_control(ready, now)
@@ -376,7 +377,8 @@ class Connection:
             self._send_keepalive(now)
 
     def _is_lagging(self, now: float) -> bool:
-        """Return whether the child does not answer, or is behind by more than the buffer (D53)."""
+        """Return whether the peer answers no keep-alive, or is behind by more than the buffer
+        (D53)."""
         settings, since = self._settings, self.buffer.lagging_since
         if since is not None and now >= since + settings.lag_seconds:
             return True

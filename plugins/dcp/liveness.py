@@ -11,25 +11,23 @@ from plugins.dcp.settings import DcpSettings
 _SILENT_INTERVALS: Final = 3
 #: A living peer is given up at most once in this time, in seconds.
 _FALSE_END_SECONDS: Final = 86_400.0
-#: Before the first measurement.
-_FIRST_LOSS: Final = 0.2
+#: The measurement begins as if of so many packets so many had been lost.
+_FIRST_SENT: Final = 10.0
+_FIRST_LOST: Final = 1.0
 _LEAST_LOSS: Final = 0.01
 _MOST_LOSS: Final = 0.9
-#: Packets for one sample of the loss.
-_LEAST_COUNT: Final = 24
-_LOSS_WEIGHT: Final = 1 / 4
+#: Packets that the measured loss is of.
+_MEMORY: Final = 500.0
 #: While control messages are not acknowledged.
-_CONTROL_INTERVAL: Final = 0.1
+CONTROL_INTERVAL: Final = 0.1
 
 
 class Liveness:
     """The interval of keep-alives follows the pace of the stream, and the patience the loss."""
 
     def __init__(self, settings: DcpSettings, now: float) -> None:
-        self.loss = _FIRST_LOSS
-        """Measured share of packets that are lost on the way here."""
-        self.due_at = now
-        """Time of the next keep-alive."""
+        self.due_at = self.sent_at = now
+        """Time of the next keep-alive, and of the last one."""
         self._settings = settings
         self._gap = SmoothedTime()
         self.received_at = now
@@ -38,7 +36,15 @@ class Liveness:
         self._interval = settings.least_keepalive
         self._peer_interval = 1.0
         self._counted: tuple[int, int] = (0, 0)
-        """Packets up to the peer's last sample: sent there, and received here."""
+        """Packets up to the peer's last keep-alive: sent there, and received here."""
+        self._sent = self._lost = 0.0
+        """Packets of the peer, of which the older ones count less."""
+
+    @property
+    def loss(self) -> float:
+        """Measured share of packets that are lost on the way here."""
+        share = (self._lost + _FIRST_LOST) / (self._sent + _FIRST_SENT)
+        return min(max(share, _LEAST_LOSS), _MOST_LOSS)
 
     def record_received(self, now: float) -> None:
         self.received_at = now
@@ -61,23 +67,30 @@ class Liveness:
         interval = max(settings.least_keepalive, 4 * self._gap.mean)
         most = min(settings.most_keepalive, self._interval * (2 if is_answered else 1))
         self._interval = min(interval, most)
-        self.due_at = now + (_CONTROL_INTERVAL if is_waiting else self._interval)
+        self.sent_at = now
+        self.due_at = now + (CONTROL_INTERVAL if is_waiting else self._interval)
         return self._interval
 
     def record_keepalive(self, interval: float, sent: int, received: int) -> None:
         """Record a keep-alive: the peer's interval, and the packets sent there and received here
         before it."""
         self._peer_interval = min(max(interval, 0.01), 60.0)
-        sent_before, received_before = self._counted
-        if sent - sent_before >= _LEAST_COUNT:
-            share = 1 - (received - received_before) / (sent - sent_before)
-            self.loss += (min(max(share, 0.0), _MOST_LOSS) - self.loss) * _LOSS_WEIGHT
+        count = sent - self._counted[0]
+        if count > 0:
+            lost = min(max(count - (received - self._counted[1]), 0), count)
+            kept = max(0.0, 1 - count / _MEMORY)
+            self._sent = kept * self._sent + count
+            self._lost = kept * self._lost + lost
             self._counted = sent, received
+
+    def hasten(self, seconds: float) -> None:
+        """Let the next keep-alive come at the latest so long after the last one."""
+        self.due_at = min(self.due_at, self.sent_at + seconds)
 
     def most_lost(self, interval: float, *, both_ways: bool = False) -> int:
         """Return the number of packets, or of packets and their answers, that are lost in a row
         less than once a day, if one is sent in each interval."""
-        loss = max(self.loss, _LEAST_LOSS)
+        loss = self.loss
         if both_ways:
             loss = 1 - (1 - loss) ** 2
         return ceil(log(_FALSE_END_SECONDS / interval) / -log(loss))

@@ -21,9 +21,12 @@ from plugins.dcp.parent_path import ParentPath
 from plugins.dcp.receiver import ReceiverSettings, SequenceReceiver
 from plugins.dcp.sequences import Sequences, SequenceState
 
-#: Time in which a first parent should select by new interest. After it the interest counts from the
-#: present places, and earlier events come from the log.
-_COVERED_WITHIN: Final = 2.0
+#: Time in which a first parent should select by new interest, and the same without a parent. After
+#: it the interest counts from the present places, and earlier events come from the log.
+_COVERED_WITHIN: Final = 5.0
+_COVERED_ALONE_WITHIN: Final = 2.0
+#: A parent is asked whether it lives after so many seconds without a packet.
+_SILENT_FOR: Final = 0.25
 
 Deliver = Callable[[SequenceState, Iterable[EventRange]], object]
 
@@ -201,15 +204,25 @@ class Parents:
     # ------------------------------------------------------------------ time
 
     def next_timeout(self) -> float | None:
-        times = [self._widened[0][1] + _COVERED_WITHIN] if self._widened else []
+        times = [self._widened[0][1] + self._covered_within] if self._widened else []
         for state in self._sequences:
             due = None if state.receiver is None else state.receiver.next_timeout()
             if due is not None:
                 times.append(due)
         return min(times, default=None)
 
+    @property
+    def _covered_within(self) -> float:
+        return _COVERED_WITHIN if self._parents else _COVERED_ALONE_WITHIN
+
+    def probe_silent(self, now: float) -> None:
+        """Let parents that are silent while others bring events show that they live."""
+        for parent in self._parents.values():
+            if now > parent.connection.liveness.received_at + _SILENT_FOR:
+                parent.connection.probe()
+
     def handle_timeout(self, now: float) -> None:
-        late = [epoch for epoch, since in self._widened if now >= since + _COVERED_WITHIN]
+        late = [epoch for epoch, since in self._widened if now >= since + self._covered_within]
         if late:
             self._require(late[-1], {}, now)
             self._cover(late[-1])

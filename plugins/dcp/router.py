@@ -218,6 +218,7 @@ class Router:
         if ranges:
             self._take_ranges(state, ranges)
         if len(self.parents.paths) > 1:
+            self.parents.probe_silent(now)
             for parent in self.parents:
                 if parent.connection is not connection:
                     parent.connection.acknowledge_ahead(description.key, now)

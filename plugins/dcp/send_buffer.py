@@ -58,8 +58,7 @@ class SendBuffer:
     ) -> None:
         """`query_epoch` returns the epoch of the child's query that is in force."""
         self.control = SequenceSender[StreamRange](0, _make_stream_range)
-        self.sent_ranges = 0
-        """Of events, each once."""
+        self._has_grown = False
         self.repaired = 0
         """Ranges sent again."""
         self.dropped_bytes = 0
@@ -119,7 +118,13 @@ class SendBuffer:
         self._by_key[description.key] = self._by_index[index] = found
         return found
 
+    def take_has_grown(self) -> bool:
+        """Return True if ranges were added since the last call, with events or without."""
+        has_grown, self._has_grown = self._has_grown, False
+        return has_grown
+
     def append(self, sequence: OutgoingSequence, range_: EventRange) -> None:
+        self._has_grown = True
         before = sequence.sender.waiting_bytes
         sequence.sender.append(range_)
         self._changed(sequence, before)
@@ -219,7 +224,6 @@ class SendBuffer:
             self._kept.append((sequence, item))
             self._kept_bytes += item.range.size
             self._kept_count += 1
-            self.sent_ranges += 1
         self._send(index, item, now)
 
     @staticmethod

@@ -207,7 +207,7 @@ class Membership:
         parent.is_leaving = True
         self._ends_since = now
         for each in self._parents:
-            each.connection.probe(now)
+            each.connection.probe()
         self.search.begin_pass(now)
 
     # ------------------------------------------------------------------ as a parent

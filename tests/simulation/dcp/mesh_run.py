@@ -201,7 +201,8 @@ class MeshRun:
         roots = sum(node.is_root for node in self.mesh.live)
         least = min(self.schedule.parents, roots) if self._has_room else 1
         for node in self.mesh.live:
-            found = len(node.router.parents.paths)
+            names = [each.candidate.name for each in node.router.parents]
+            found = sum(self.mesh.nodes[name].is_alive for name in names)
             if not node.is_root and found < least:
                 self.violations.append(f"{node.name} has {found} of {least} parents {when}")
 
