@@ -7,7 +7,7 @@ gets the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Final, Protocol
 
 import attrs
@@ -84,13 +84,16 @@ class Endpoint:
         owner: IEndpointOwner,
         send: IPacketSender,
         entropy: Entropy,
+        on_dial: Callable[[Hashable], object] = lambda peer: None,
     ) -> None:
-        """`entropy` returns random bytes, for ids and nonces."""
+        """`entropy` returns random bytes, for ids and nonces. `on_dial` is called before packets
+        are sent to a peer that has sent none."""
         self.counts = HandshakeCounts()
         self._settings = settings
         self._owner = owner
         self._send = send
         self._entropy = entropy
+        self._on_dial = on_dial
         self._acceptor = Acceptor(entropy, self.counts)
         self._dials: dict[Hashable, _Dial] = {}
         self._connections: dict[int, Connection] = {}
@@ -110,14 +113,16 @@ class Endpoint:
             return
         dialler = Dialler(self._new_id(), self._entropy(NONCE_BYTES), _ROOM, now)
         self._dials[peer] = _Dial(dialler, now + _DIAL_SECONDS)
+        self._on_dial(peer)
         self._send_request(peer, dialler, now)
 
     def find_dialled(self, peer: Hashable) -> Connection | None:
         found = (each for each in self if each.peer == peer and each.is_dialled)
         return next(found, None)
 
-    def is_dialling(self, peer: Hashable) -> bool:
-        return peer in self._dials
+    def uses(self, peer: Hashable) -> bool:
+        """Return whether there is a connection to a peer, or one begins."""
+        return peer in self._dials or any(each.peer == peer for each in self)
 
     def _send_request(self, peer: Hashable, dialler: Dialler, now: float) -> None:
         self._send(peer, [_wrap(0, dialler.next_datagram(now))])

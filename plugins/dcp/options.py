@@ -6,6 +6,7 @@ import attrs
 
 from broker.config import value_kind
 from broker.config.setting import required_setting, setting
+from plugins.dcp.control import MOST_DIVERSITY
 from plugins.dcp.nack_timer import NackSettings
 from plugins.dcp.receiver import ReceiverSettings
 from plugins.dcp.settings import DEFAULT_MTU, DcpSettings
@@ -36,6 +37,12 @@ class DcpOptions:
     )
     children: int = setting(
         value_kind.count(0, 1_000), 100, "Most nodes that this node forwards events to."
+    )
+    diversity: dict[str, str] = setting(
+        value_kind.table_of(value_kind.NODE_NAME, most=MOST_DIVERSITY),
+        {},
+        "Things that fail together with this node, by kind. Nodes prefer parents that differ in "
+        "them.",
     )
     content: str = setting(
         value_kind.choice("dynamic", "static"),
@@ -85,5 +92,6 @@ class DcpOptions:
                 )
             ),
             send_bytes=self.send_buffer,
+            diversity=self.diversity,
             is_static=self.content == "static",
         )

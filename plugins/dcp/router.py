@@ -42,6 +42,15 @@ class IRouterHost(IPeers, Protocol):
     def send(self, peer: Hashable, packets: list[bytes]) -> object:
         """Send packets to a peer."""
 
+    def open_peer(self, peer: Hashable) -> object:
+        """Prepare to send to a peer that has sent nothing."""
+
+    def keep_peer(self, peer: Hashable) -> object:
+        """Let a peer have its link until `close_peer`, whatever strangers send."""
+
+    def close_peer(self, peer: Hashable) -> object:
+        """Forget a peer, unless it is used again by then."""
+
     def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
         """Return for each event the links behind which it is wanted."""
 
@@ -82,7 +91,7 @@ class Router:
         self._settings = settings
         self._is_root = is_root
         self.sequences = Sequences()
-        self.endpoint = Endpoint(settings, self, host.send, entropy)
+        self.endpoint = Endpoint(settings, self, host.send, entropy, host.open_peer)
         self.parents = Parents(
             *(self.sequences, settings.receiver, self._take_ranges), is_root=is_root, first_epoch=0
         )
@@ -262,10 +271,17 @@ class Router:
     # ------------------------------------------------------------------ connections
 
     def connected(self, connection: Connection, now: float) -> None:
+        if not connection.is_dialled:
+            self._host.keep_peer(connection.peer)
         self.membership.connected(connection, now)
 
     def dial_failed(self, peer: Hashable, now: float) -> None:
         self.membership.search.failed(peer, now)
+        self._close_unused(peer)
+
+    def _close_unused(self, peer: Hashable) -> None:
+        if not self.endpoint.uses(peer):
+            self._host.close_peer(peer)
 
     def disconnected(self, connection: Connection, now: float) -> None:
         self.children.remove(connection)
@@ -276,6 +292,7 @@ class Router:
             self.membership.search.begin_pass(now)
         elif connection.is_dialled:
             self.membership.search.failed(connection.peer, now)
+        self._close_unused(connection.peer)
 
     def control_received(self, connection: Connection, message: ControlMessage, now: float) -> None:
         try:

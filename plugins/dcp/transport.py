@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import cast
 
 from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -21,7 +23,7 @@ from broker.streams.contract import (
 )
 from broker.streams.interest_transport import IInterestTransport, Marks
 from broker.transport.deadline_timer import DeadlineTimer
-from broker.transport.socket.udp import format_address
+from broker.transport.socket.udp import format_address, resolve_address
 from broker.transport.view import LinkState
 from plugins.dcp.options import DcpOptions
 from plugins.dcp.router import IRouterHost, Router
@@ -32,14 +34,17 @@ OnActive = Callable[[Marks], object]
 class _Host:
     """The node, as its router sees it (`IRouterHost`)."""
 
+    log = Logger()
+
     def __init__(self, context: ITransportContext, fail: Callable[[Failure], object]) -> None:
         self.name, self.origin = context.node, context.origin
         self.patterns = [pattern.text for pattern in context.patterns]
         self.match, self.deliver = context.match, context.receive
         self.links: ILinks | None = None
+        self.uses: Callable[[Hashable], bool] = lambda peer: False
+        """Tells whether the router has a connection to a peer."""
         self._context = context
         self._fail = fail
-        self._peers: dict[str, Hashable] = {}
 
     def send(self, peer: Hashable, packets: list[bytes]) -> None:
         if self.links is not None:
@@ -55,15 +60,34 @@ class _Host:
         return format_address(peer)
 
     def find_peer(self, address: str) -> Hashable | None:
-        """Return the peer, to which packets can be sent from now on."""
-        if self.links is None:
+        try:
+            _, peer = resolve_address(*split_host_port(address))
+            return cast(Hashable, peer)
+        except (OSError, ValueError):
             return None
-        if address not in self._peers:
+
+    def open_peer(self, peer: Hashable) -> None:
+        """Let a peer have a link of its own, whatever strangers send."""
+        if self.links is not None:
             try:
-                self._peers[address] = self.links.add_peer(split_host_port(address))
-            except (BrokerError, ValueError):
-                return None
-        return self._peers[address]
+                self.links.add_peer(peer[:2])  # type: ignore[index]
+            except BrokerError as error:
+                self.log.warn("{peer}: {error}", peer=self.describe_peer(peer), error=error)
+
+    def keep_peer(self, peer: Hashable) -> None:
+        # Its link is just passing a packet on.
+        self._context.clock.callLater(0, self._keep_peer, peer)
+
+    def _keep_peer(self, peer: Hashable) -> None:
+        if self.uses(peer):
+            self.open_peer(peer)
+
+    def close_peer(self, peer: Hashable) -> None:
+        self._context.clock.callLater(0, self._close_peer, peer)
+
+    def _close_peer(self, peer: Hashable) -> None:
+        if self.links is not None and not self.uses(peer):
+            self.links.remove_peer(peer)
 
 
 @implementer(ILinkReceiver, IInterestTransport)
@@ -98,6 +122,7 @@ class DcpTransport:
             *(context.wall_clock, context.clock.seconds()),
             is_root=options.is_root,
         )
+        self._host.uses = self._router.endpoint.uses
 
     def start(self) -> None:
         self._changed()

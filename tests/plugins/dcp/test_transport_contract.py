@@ -23,16 +23,16 @@ class DcpCase(FeederContract, TransportContract):
     links = dcp_links
     link_options = DcpLinkOptions()
     content = "dynamic"
+    roots: Sequence[int] = (0,)
 
     def node_options(self, number: int) -> DcpOptions:
-        """The first node is the root."""
-        return DcpOptions(
-            udp=address_of(number), roots=(address_of(0),), content=self.content, children=4
-        )
+        roots = tuple(map(address_of, self.roots))
+        return DcpOptions(udp=address_of(number), roots=roots, content=self.content, children=4)
 
     def reached_nodes(self, names: Sequence[str]) -> Sequence[str]:
-        """The feeder brings them to the root."""
-        return [name for name in names if name != "n0"]
+        """The feeder brings them to the roots."""
+        roots = [f"n{number}" for number in self.roots]
+        return [name for name in names if name not in roots]
 
     def network(self, seed: int, count: int = 3, **options: Any) -> Any:
         """Publishers may be at any node: the root gets their events by the feeder."""
@@ -46,3 +46,8 @@ class TestDynamicContent(DcpCase, unittest.TestCase):
 
 class TestStaticContent(DcpCase, unittest.TestCase):
     content = "static"
+
+
+class TestTwoRoots(DcpCase, unittest.TestCase):
+    roots = fed = (0, 1)
+    seeds = (0,)

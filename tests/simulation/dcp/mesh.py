@@ -224,6 +224,15 @@ class MeshNode:
     def send(self, peer: Hashable, packets: list[bytes]) -> None:
         self._socket.send(packets, peer)
 
+    def open_peer(self, peer: Hashable) -> None:
+        """Do nothing, as the next two: each node reaches each other one."""
+
+    def keep_peer(self, peer: Hashable) -> None:
+        """Do nothing."""
+
+    def close_peer(self, peer: Hashable) -> None:
+        """Do nothing."""
+
     def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
         return [
             frozenset(
