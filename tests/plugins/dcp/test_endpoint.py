@@ -1,0 +1,174 @@
+"""Connections of one node: handshakes, bounds and ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.transport.arq.mac import TAG_BYTES
+from broker.transport.arq.wire import HELLO, REFUSE, Reason, decode_reason
+from plugins.dcp.control import Leaving
+from plugins.dcp.packet import EXTENDED, FIN, KEEPALIVE, Packet, decode, encode
+from plugins.dcp.settings import DcpSettings
+from tests.plugins.dcp.endpoint_network import Network, Node, connect, handshakes_to
+
+#: Accepted connections that are not children's.
+MOST_OTHERS = 32
+MOST_ANSWERS = 8
+
+# ------------------------------------------------------------------ handshake
+
+
+def test_a_handshake_connects_both() -> None:
+    network = Network("c", "p")
+    dialled, accepted = connect(network)
+    assert (dialled.is_dialled, accepted.is_dialled) == (True, False)
+    assert (dialled.peer, accepted.peer) == ("p", "c")
+    assert (dialled.own_id, dialled.remote_id) == (accepted.remote_id, accepted.own_id)
+    assert network["c"].owner.connected_to == [dialled]
+    assert network["p"].owner.connected_to == [accepted]
+    dialled.send_control(Leaving())
+    network.run(0.1)
+    assert network["p"].owner.messages == [Leaving()]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_handshake_with_loss(seed: int) -> None:
+    network = Network("c", "p", seed=seed, loss=0.3)
+    network["c"].endpoint.dial("p", 0.0)
+    network.run(3.5)
+    network.loss = 0.0
+    connected = network["c"].owner.connected_to
+    if connected:
+        connected[0].send_control(Leaving())
+    network.run(5.0)
+    # Each request that got through has opened one connection, or the dial has failed.
+    assert len(network["p"].owner.connected_to) <= 1
+    assert bool(connected) != (network["c"].owner.failed_dials == ["p"])
+    assert network["p"].owner.messages == [Leaving()] * len(connected)
+    assert network["c"].endpoint.uses("p") == bool(connected)
+
+
+def test_most_handshakes_with_loss_connect() -> None:
+    networks = [Network("c", "p", seed=seed, loss=0.3) for seed in range(50)]
+    for network in networks:
+        network["c"].endpoint.dial("p", 0.0)
+        network.run(3.5)
+    assert sum(len(each["c"].owner.connected_to) for each in networks) >= 48
+
+
+def test_a_peer_that_does_not_answer() -> None:
+    network = Network("c")
+    network["c"].endpoint.dial("p", 0.0)
+    assert network["c"].endpoint.uses("p")
+    network.run(2.9)
+    assert network["c"].owner.failed_dials == []
+    network.run(0.2)
+    assert network["c"].owner.failed_dials == ["p"] and network["c"].connections == []
+    assert network["c"].endpoint.next_timeout() is None
+    assert not network["c"].endpoint.uses("p")
+    assert len(network["c"].sent) < 15
+
+
+def test_a_peer_is_dialled_once() -> None:
+    network = Network("c", "p")
+    for _ in range(3):
+        network["c"].endpoint.dial("p", network.now)
+    assert len(network["c"].sent) == 1
+    network.run(0.1)
+    network["c"].endpoint.dial("p", network.now)
+    network.run(0.1)
+    assert len(handshakes_to(network, "p", HELLO)) == 1 and network["c"].only.is_dialled
+
+
+def test_two_nodes_may_dial_each_other() -> None:
+    network = Network("c", "p")
+    network["c"].endpoint.dial("p", 0.0)
+    network["p"].endpoint.dial("c", 0.0)
+    network.run(0.5)
+    for node in network.nodes.values():
+        assert sorted(each.is_dialled for each in node.endpoint) == [False, True]
+
+
+# ------------------------------------------------------------------ bounds
+
+
+def test_the_number_of_connections_is_bounded() -> None:
+    most = 3 + MOST_OTHERS
+    names = [f"c{number}" for number in range(most + 2)]
+    network = Network("p", *names, settings=DcpSettings(children=3))
+    for name in names:
+        network[name].endpoint.dial("p", network.now)
+        network.run(0.05)
+    assert len(network["p"].connections) == most and network["p"].endpoint.counts.refused == 2
+    assert [name for name in names if network[name].owner.failed_dials] == names[most:]
+    for name in names[most:]:
+        (refusal,) = handshakes_to(network, name, REFUSE)
+        assert decode_reason(decode(refusal).body) == Reason.FULL
+    # There is room again when one has ended.
+    network["p"].endpoint.close(network["p"].connections[0], "moved", network.now)
+    network[names[-1]].endpoint.dial("p", network.now)
+    network.run(0.1)
+    assert network[names[-1]].only.is_dialled
+
+
+def test_a_newer_connection_of_a_peer_replaces_the_last_one() -> None:
+    network = Network("c", "p")
+    _, accepted = connect(network)
+    # The peer has begun again, with other ids.
+    network.nodes["c"] = Node("c", network, DcpSettings(), seed="again")
+    connect(network)
+    assert accepted.error == "a newer connection of the peer"
+    assert network["p"].owner.disconnected_from == [accepted]
+    assert network["p"].only.error == "" and network["p"].only is not accepted
+
+
+# ------------------------------------------------------------------ ends
+
+
+def test_a_closed_connection_ends_the_other_end() -> None:
+    network = Network("c", "p")
+    dialled, accepted = connect(network)
+    network["p"].endpoint.close(accepted, "moved", network.now)
+    network.run(0.1)
+    assert dialled.error == accepted.error == "moved"
+    assert network["c"].owner.disconnected_from == [dialled]
+    assert network["p"].owner.disconnected_from == [accepted]
+    assert network["c"].connections == network["p"].connections == []
+
+
+def test_a_peer_that_does_not_know_of_the_end_gets_fin_again() -> None:
+    network = Network("c", "p")
+    dialled, accepted = connect(network)
+    network.drops = lambda receiver, data: receiver == "c"
+    network["p"].endpoint.close(accepted, "moved", network.now)
+    network.run(0.1)
+    network.drops = lambda receiver, data: False
+    assert dialled.error == ""
+    network.run(5.0)
+    assert dialled.error == "moved"
+
+
+def test_fin_is_sent_again_a_few_times_only() -> None:
+    network = Network("c", "p")
+    _, accepted = connect(network)
+    node = network["p"]
+    node.endpoint.close(accepted, "moved", network.now)
+    fin, sent = node.sent[-1], len(node.sent)
+    packet = encode(Packet(KEEPALIVE | EXTENDED, 9, 5, b"", accepted.own_id)) + bytes(TAG_BYTES)
+    node.endpoint.receive("elsewhere", packet, network.now)
+    assert len(node.sent) == sent
+    for _ in range(50):
+        node.endpoint.receive("c", packet, network.now)
+    assert node.sent[sent:] == [fin] * MOST_ANSWERS
+    assert decode(fin[:-TAG_BYTES]).flags & FIN
+    assert node.endpoint.counts.unknown_connection == 51
+
+
+def test_a_packet_of_another_address_is_not_of_the_connection() -> None:
+    network = Network("c", "p")
+    dialled, accepted = connect(network)
+    dialled.send_control(Leaving())
+    for data in dialled.flush(network.now):
+        network["p"].endpoint.receive("elsewhere", data, network.now)
+    assert network["p"].owner.messages == []
+    assert network["p"].endpoint.counts.unknown_connection > 0 and accepted.malformed == 0

@@ -1,0 +1,133 @@
+"""Handshakes that are repeated, forged or damaged."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.transport.arq.handshake import Dialler
+from broker.transport.arq.mac import TAG_BYTES
+from broker.transport.arq.wire import NONCE_BYTES, OPEN, REFUSE, Reason, decode_reason
+from plugins.dcp.endpoint import Endpoint
+from plugins.dcp.packet import decode
+from plugins.dcp.settings import DcpSettings
+from tests.plugins.dcp.endpoint_network import Network, connect, handshakes_to, wrap
+
+# ------------------------------------------------------------------ repeated and forged requests
+
+
+def test_a_repeated_request_gets_the_same_answer_and_one_connection() -> None:
+    network = Network("c", "p")
+    connect(network)
+    (request,) = handshakes_to(network, "p", OPEN)
+    node = network["p"]
+    before, connection = [*node.sent], node.only
+    for _ in range(3):
+        node.endpoint.receive("c", request, network.now)
+    assert node.only is connection and node.owner.connected_to == [connection]
+    answers = node.sent[len(before) :]
+    assert answers[0] in before and answers == [answers[0]] * 3
+    network.run(0.5)
+    assert network["c"].only.error == node.only.error == ""
+
+
+def test_a_request_without_a_proven_address_stores_nothing() -> None:
+    network = Network("c", "p")
+    connect(network, "c", "p")
+    (request,) = handshakes_to(network, "p", OPEN)
+    fresh = Network("p")["p"]
+    # Cookies of another secret, of another address, and changed ones.
+    other = Endpoint(DcpSettings(), fresh.owner, lambda peer, packets: None, Random(9).randbytes)
+    other.receive("c", request, network.now)
+    node = network["p"]
+    node.endpoint.receive("elsewhere", request, network.now)
+    contents = decode(request).body
+    for place in range(len(contents) - TAG_BYTES - 24, len(contents) - TAG_BYTES):
+        forged = bytearray(contents)
+        forged[place] ^= 1
+        node.endpoint.receive("d", wrap(bytes(forged)), network.now)
+    assert node.endpoint.counts.bad_cookies == 25 and other.counts.bad_cookies == 1
+    assert node.only.peer == "c" and [*other] == [] and fresh.owner.connected_to == []
+
+
+def test_cookies_expire() -> None:
+    network = Network("c", "p")
+    connect(network)
+    (request,) = handshakes_to(network, "p", OPEN)
+    node = network["p"]
+    node.endpoint.close(node.only, "moved", network.now)
+    node.endpoint.receive("c", request, 100.0)
+    assert node.connections == [] and node.endpoint.counts.bad_cookies == 1
+
+
+def test_a_request_of_another_version_is_refused() -> None:
+    network = Network("p")
+    hello = Dialler(5, bytes(NONCE_BYTES), 0, 0.0).next_datagram(0.0)
+    network["p"].endpoint.receive("c", wrap(hello[:9] + b"\x09" + hello[10:]), 0.0)
+    (answer,) = network["p"].sent
+    assert decode(answer).connection == 5 and decode(answer).body[0] == REFUSE
+    assert decode_reason(decode(answer).body) == Reason.VERSION
+    assert network["p"].connections == []
+
+
+def test_the_cookie_is_shorter_than_its_request() -> None:
+    network = Network("p")
+    hello = wrap(Dialler(5, bytes(NONCE_BYTES), 0, 0.0).next_datagram(0.0))
+    network["p"].endpoint.receive("c", hello, 0.0)
+    assert [len(data) < len(hello) for data in network["p"].sent] == [True]
+
+
+# ------------------------------------------------------------------ hostile datagrams
+
+
+HEADS = st.sampled_from([b"\x10", b"\x11", b"\x18", b"\x20"])
+BODIES = st.one_of(
+    st.binary(max_size=100),
+    st.builds(
+        lambda kind, client, rest: bytes([kind]) + client.to_bytes(8, "big") + rest,
+        st.integers(0, 12),
+        st.integers(0, 2**32 - 1),
+        st.binary(max_size=90),
+    ),
+)
+
+
+@st.composite
+def datagrams(draw: st.DrawFn) -> bytes:
+    """Return bytes that are like a packet, or of a handshake."""
+    if draw(st.booleans()):
+        return draw(st.binary(max_size=120))
+    head = draw(HEADS) + bytes([draw(st.integers(0, 255))])
+    ids = draw(st.sampled_from([0, 1, 5])).to_bytes(4, "big") + bytes(4)
+    return head + bytes(18) + ids + draw(BODIES)
+
+
+@given(st.lists(datagrams(), max_size=10))
+def test_any_datagrams_are_handled(found: list[bytes]) -> None:
+    network = Network("c", "p")
+    dialled, accepted = connect(network)
+    network["c"].endpoint.dial("q", network.now)
+    for data in found:
+        for node in network.nodes.values():
+            for peer in ("c", "p", "q", "elsewhere"):
+                node.endpoint.receive(peer, data, network.now)
+    network.run(1.0)
+    assert network["c"].only is dialled and network["p"].only is accepted
+    assert dialled.error == accepted.error == ""
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_damaged_handshakes_open_nothing(seed: int) -> None:
+    network, random = Network("c", "p"), Random(seed)
+    connect(network)
+    fresh = Network("c", "p")
+    fresh["c"].endpoint.dial("p", 0.0)
+    for _, receiver, data in network.carried * 20:
+        damaged = bytearray(data)
+        damaged[random.randrange(len(data))] ^= 1 << random.randrange(8)
+        for peer in ("c", "p"):
+            fresh[receiver].endpoint.receive(peer, bytes(damaged), 0.0)
+    assert fresh["c"].connections == fresh["p"].connections == []
