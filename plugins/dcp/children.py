@@ -171,6 +171,10 @@ class Children:
     ) -> None:
         """Send a range to each child, with the events whose links have the child's."""
         events, entries = range_.events, range_.entries
+        parts: dict[tuple[int, ...], EventRange] = {}
+        """By the numbers of their events: children with equal queries share one."""
+        everything = tuple(range(len(events)))
+        parts[everything] = range_
         for child in self._children.values():
             if not child.is_fed:
                 continue
@@ -181,18 +185,14 @@ class Children:
             if sequence is None:
                 continue
             link = child.link
-            if events:
-                wanted = [n for n, those in enumerate(links) if link in those]
-                if len(wanted) == len(events):
-                    part = range_
-                else:
-                    part = EventRange(
-                        *(range_.previous, range_.upto),
-                        [events[n] for n in wanted],
-                        [entries[n] for n in wanted],
-                    )
-            else:
-                part = range_
+            wanted = tuple([n for n, those in enumerate(links) if link in those])
+            part = parts.get(wanted)
+            if part is None:
+                part = parts[wanted] = EventRange(
+                    *(range_.previous, range_.upto),
+                    [events[n] for n in wanted],
+                    [entries[n] for n in wanted],
+                )
             buffer.append(sequence, part)
 
 

@@ -30,7 +30,7 @@ from plugins.dcp.event_range import (
     decode_range,
     decode_stream_range,
 )
-from plugins.dcp.feedback import MOST_ENDS, decode_ends, decode_nack, encode_ends, encode_nack
+from plugins.dcp.feedback import decode_ends, decode_nack, encode_ends, encode_nack
 from plugins.dcp.incoming_sequences import IncomingSequences, decode_opening
 from plugins.dcp.liveness import CONTROL_INTERVAL, Liveness
 from plugins.dcp.packet import (
@@ -81,6 +81,8 @@ class IConnectionOwner(Protocol):
         self, connection: Connection, key: SequenceKey, an: int, now: float
     ) -> None: ...
 
+    def part_received(self, connection: Connection, key: SequenceKey, now: float) -> None: ...
+
     def unavailable_received(
         self, connection: Connection, key: SequenceKey, after: int, upto: int, now: float
     ) -> None: ...
@@ -113,6 +115,7 @@ class Connection:
         self.path = ParentPath()
         self.error = ""
         """Reason of the end; empty: it is open."""
+        self.is_closed_here = False
         self.query_epoch = 0
         """Epoch of the child's query that is in force."""
         self.malformed = 0
@@ -170,6 +173,8 @@ class Connection:
         elif flags & NACK:
             if flags & RETX:
                 self._receive_unavailable(packet, now)
+                if flags & ACKREQ:
+                    self._send_ack(now, 0, packet.sequence, packet.an)
             else:
                 self._receive_nack(packet, now)
         else:
@@ -200,6 +205,7 @@ class Connection:
             key = PartKey(index, packet.previous, packet.an)
             whole = self._parts.add_part(key, body)
             if whole is None:
+                self._owner.part_received(self, description.key, now)
                 return
             body = whole
         elif kind != EVENTS:
@@ -233,6 +239,7 @@ class Connection:
                 self._owner.control_received(self, message, now)
 
     def _receive_unavailable(self, packet: Packet, now: float) -> None:
+        self._incoming.record_packet(packet.sequence)
         if packet.flags & SYN:
             self._read_opening(packet, now)
         description = self._incoming.find(packet.sequence)
@@ -303,17 +310,12 @@ class Connection:
     def _send_keepalive(self, now: float) -> None:
         buffer = self.buffer
         buffer.flush_empty()
+        buffer.repeat_unknown(now, self.path.round_trip.retransmit_after)
         buffer.flush(now)
         is_waiting = not buffer.control.is_acknowledged
-        ends = [(CONTROL_INDEX, buffer.control.sent_upto)] if is_waiting else []
-        ends += [
-            (each.index, each.sender.sent_upto)
-            for each in buffer
-            if each.is_known and not each.sender.is_acknowledged
-        ]
         is_answered = self.writer.asked_since is None
         interval = self.liveness.next_interval(now, is_waiting=is_waiting, is_answered=is_answered)
-        body = encode_ends(ends[:MOST_ENDS])
+        body = encode_ends(buffer.unacknowledged_ends())
         flags, sent = KEEPALIVE | ACKREQ, self.writer.sent
         self.writer.write(flags, sent, round(interval * 1000), now, body)
 
@@ -339,7 +341,7 @@ class Connection:
     def close(self, reason: str, now: float) -> None:
         """Tell the other end, which may not get it."""
         if not self.error:
-            self.error = reason
+            self.error, self.is_closed_here = reason, True
             self.writer.write(FIN, 0, 0, now, reason[:_MOST_REASON].encode("ascii", "replace"))
 
     def flush(self, now: float) -> list[bytes]:

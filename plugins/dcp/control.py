@@ -132,7 +132,7 @@ def decode_message(data: bytes) -> ControlMessage:
     try:
         message: ControlMessage = _DECODER.decode(data)
         return message
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"a control message: {error}") from None
 
 
@@ -140,7 +140,7 @@ def decode_start(data: bytes) -> SequenceStart:
     """Raises `ProtocolError`."""
     try:
         return _START.decode(data)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"the description of a sequence: {error}") from None
 
 

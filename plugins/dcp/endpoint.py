@@ -35,6 +35,8 @@ _MOST_ANSWERS: Final = 8
 _MOST_OTHERS: Final = 32
 #: The room of `broker.transport.arq` is not used.
 _ROOM: Final = 0
+#: The header has 32 bits for an id.
+_MOST_ID: Final = 2**32 - 1
 
 
 class IEndpointOwner(IConnectionOwner, Protocol):
@@ -143,9 +145,12 @@ class Endpoint:
         connection = self._connections.get(int.from_bytes(data[20:24], "big"))
         is_handshake = not data[1] & 0x40 and bool(data[1] & 0x80) and data[24:26] == b"\0\0"
         if connection is not None and connection.peer == peer and not is_handshake:
+            was_proven = connection.received > 0
             connection.receive(data, now)
             if connection.error:
                 self._end(connection, now)
+            elif connection.received and not was_proven:
+                self._end_earlier(connection, now)
         elif is_handshake:
             try:
                 self._receive_handshake(peer, decode(data), now)
@@ -163,11 +168,15 @@ class Endpoint:
             self._receive_answer(peer, dial.dialler, packet.body, now)
         elif not packet.connection:
             answer = self._acceptor.receive(packet.body, peer, now)
+            if isinstance(answer, HandshakeRequest) and answer.client > _MOST_ID:
+                raise ProtocolError(f"the id {answer.client}")
             if isinstance(answer, HandshakeRequest):
                 self._accept(peer, answer, now)
             elif answer is not None:
                 # The id of the dialler is that to which the answer goes.
                 client = int.from_bytes(answer[1:9], "big")
+                if client > _MOST_ID:
+                    raise ProtocolError(f"the id {client}")
                 self._send(peer, [_wrap(client, answer)])
 
     def _receive_answer(self, peer: Hashable, dialler: Dialler, answer: bytes, now: float) -> None:
@@ -180,6 +189,9 @@ class Endpoint:
         elif step is DialStep.ACCEPTED:
             del self._dials[peer]
             assert dialler.mac is not None
+            if dialler.server > _MOST_ID:
+                self._owner.dial_failed(peer, now)
+                return
             ids = dialler.client, dialler.server
             connection = Connection(
                 *(peer, ids, dialler.mac, self._settings, self._owner, now), is_dialled=True
@@ -187,24 +199,26 @@ class Endpoint:
             self._connections[dialler.client] = connection
             self._owner.connected(connection, now)
 
+    def _end_earlier(self, connection: Connection, now: float) -> None:
+        """End accepted connections of an earlier process of a peer that has proven its key."""
+        for each in self:
+            if each is not connection and each.peer == connection.peer and not each.is_dialled:
+                each.error = "a newer connection of the peer"
+                self._end(each, now)
+
     def _accept(self, peer: Hashable, request: HandshakeRequest, now: float) -> None:
         key = _Request(peer, request.client, request.nonce)
         known = self._accepts.get(key)
         if known is not None:
             self._send(peer, [known[1]])
             return
-        for each in self:
-            if each.peer == peer and not each.is_dialled:
-                # It is of an earlier process of the peer, or given up there.
-                each.error = "a newer connection of the peer"
-                self._end(each, now)
         if len(self._accepts) >= self._settings.children + _MOST_OTHERS:
             refusal = self._acceptor.refuse(request, Reason.FULL)
             self._send(peer, [_wrap(request.client, refusal)])
             return
         own_id = self._new_id()
         mac, accept = create_accept(request, own_id, self._entropy, _ROOM)
-        ids = own_id, request.client & 0xFFFFFFFF
+        ids = own_id, request.client
         connection = Connection(
             *(peer, ids, mac, self._settings, self._owner, now), is_dialled=False
         )
@@ -240,6 +254,7 @@ class Endpoint:
         packets = connection.writer.take_packets()
         if packets:
             self._send(connection.peer, packets)
+        if packets and connection.is_closed_here:
             self._ended[connection.own_id] = _Ended(connection.peer, packets[-1])
             if len(self._ended) > _MOST_ENDED:
                 del self._ended[next(iter(self._ended))]

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, Self
 
+import attrs
 import msgspec
 
 from broker.errors import ProtocolError
@@ -74,19 +75,56 @@ class IRange(Protocol):
         """Return the range with the copies of events that are in others."""
 
 
-class EventRange(NamedTuple):
-    """All events of a sequence in (previous, upto] that match the query of a link."""
+@attrs.define
+class EventRange:
+    """All events of a sequence in (previous, upto] that match the query of a link.
+
+    Children with equal queries share one: it is cut and joined once for all of them.
+    """
 
     previous: int
     upto: int
     events: Sequence[CarriedEvent] = ()
     entries: Sequence[bytes] = ()
     """The encoded events. Relays forward them as they came."""
+    _body: bytes | None = attrs.field(default=None, eq=False)
+    _pieces: tuple[int, Sequence[EventRange]] | None = attrs.field(
+        default=None, init=False, eq=False, repr=False
+    )
+    """Result of `pieces`, with its room."""
+
+    @property
+    def body(self) -> bytes:
+        """The joined entries."""
+        if self._body is None:
+            self._body = self.entries[0] if len(self.entries) == 1 else b"".join(self.entries)
+        return self._body
 
     @property
     def size(self) -> int:
         """Bytes of the entries."""
-        return sum(map(len, self.entries))
+        return len(self.body)
+
+    def pieces(self, room: int) -> Sequence[EventRange]:
+        """Return the range cut into parts of at most `room` bytes, or with one event."""
+        if self._pieces is None or self._pieces[0] != room:
+            self._pieces = room, self._cut(room)
+        return self._pieces[1]
+
+    def _cut(self, room: int) -> list[EventRange]:
+        if len(self.entries) <= 1 or self.size <= room:
+            return [self]
+        found: list[EventRange] = []
+        events, entries, begin, size = self.events, self.entries, 0, 0
+        previous = self.previous
+        for end, entry in enumerate(entries):
+            if size + len(entry) > room and end > begin:
+                upto = events[end - 1].mark[1]
+                found.append(EventRange(previous, upto, events[begin:end], entries[begin:end]))
+                previous, begin, size = upto, end, 0
+            size += len(entry)
+        found.append(EventRange(previous, self.upto, events[begin:], entries[begin:]))
+        return found
 
     def after(self, an: int) -> EventRange:
         events = self.events
@@ -98,16 +136,22 @@ class EventRange(NamedTuple):
         return EventRange(self.previous, an, self.events[:count], self.entries[:count])
 
     def begin_at(self, previous: int) -> EventRange:
-        return EventRange(previous, self.upto, self.events, self.entries)
+        return EventRange(previous, self.upto, self.events, self.entries, self._body)
 
     def split(self, room: int) -> tuple[EventRange, EventRange | None]:
+        if len(self.entries) <= 1 or self.size <= room:
+            return self, None
         total = 0
         for count, entry in enumerate(self.entries):
             total += len(entry)
             if total > room and count:
-                an = self.events[count - 1].mark[1]
-                return self.until(an), self.after(an)
-        return self, None
+                break
+        an = self.events[count - 1].mark[1]
+        events, entries = self.events, self.entries
+        return (
+            EventRange(self.previous, an, events[:count], entries[:count]),
+            EventRange(an, self.upto, events[count:], entries[count:]),
+        )
 
     def single_events(self) -> list[EventRange]:
         return [
@@ -207,4 +251,22 @@ def decode_range(previous: int, upto: int, epoch: int, body: bytes) -> EventRang
         events.append(CarriedEvent((epoch, an), body[begin:middle], body[middle:end], level))
         entries.append(body[start:end] if start or end < size else body)
         start = end
-    return EventRange(previous, upto, events, entries)
+    return EventRange(previous, upto, events, entries, body)
+
+
+def merge_ranges(ranges: Sequence[EventRange]) -> list[EventRange]:
+    """Return the ranges with each run of adjacent ones as one."""
+    merged: list[EventRange] = []
+    run: list[EventRange] = []
+    for each in (*ranges, None):
+        if each is not None and (not run or run[-1].upto == each.previous):
+            run.append(each)
+            continue
+        if len(run) == 1:
+            merged += run
+        elif run:
+            events = [event for one in run for event in one.events]
+            entries = [entry for one in run for entry in one.entries]
+            merged.append(EventRange(run[0].previous, run[-1].upto, events, entries))
+        run = [] if each is None else [each]
+    return merged

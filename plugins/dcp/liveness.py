@@ -16,6 +16,8 @@ _FIRST_SENT: Final = 10.0
 _FIRST_LOST: Final = 1.0
 _LEAST_LOSS: Final = 0.01
 _MOST_LOSS: Final = 0.9
+#: However great the loss is.
+_MOST_LOST: Final = 60
 #: Packets that the measured loss is of.
 _MEMORY: Final = 500.0
 #: While control messages are not acknowledged.
@@ -74,9 +76,10 @@ class Liveness:
     def record_keepalive(self, interval: float, sent: int, received: int) -> None:
         """Record a keep-alive: the peer's interval, and the packets sent there and received here
         before it."""
-        self._peer_interval = min(max(interval, 0.01), 60.0)
         count = sent - self._counted[0]
         if count > 0:
+            # Else it is late, or repeated.
+            self._peer_interval = min(max(interval, 0.01), 60.0)
             lost = min(max(count - (received - self._counted[1]), 0), count)
             kept = max(0.0, 1 - count / _MEMORY)
             self._sent = kept * self._sent + count
@@ -93,7 +96,7 @@ class Liveness:
         loss = self.loss
         if both_ways:
             loss = 1 - (1 - loss) ** 2
-        return ceil(log(_FALSE_END_SECONDS / interval) / -log(loss))
+        return min(_MOST_LOST, ceil(log(_FALSE_END_SECONDS / interval) / -log(loss)))
 
     @property
     def given_up_at(self) -> float:

@@ -162,15 +162,15 @@ class Parents:
         for start in message.sequences:
             connection.open_sequence(start, now)
         starts = {each.description.key: each.an for each in message.sequences}
-        widened = [epoch for epoch, _ in self._widened if epoch <= message.epoch]
-        if widened:
-            self._require(widened[-1], starts, now)
         for state in self._sequences:
             # A sequence that is not listed has begun with this query, and its begin came earlier.
             an = starts.get(state.description.key, 0)
             if state.receiver is not None and state.receiver.has_chain(connection):
                 ranges = state.receiver.set_parent(connection, an, message.epoch, now)
                 self._deliver(state, ranges)
+        widened = [epoch for epoch, _ in self._widened if epoch <= message.epoch]
+        if widened:
+            self._require(widened[-1], starts, now)
         self._cover(message.epoch)
 
     def _require(self, epoch: int, starts: Mapping[SequenceKey, int], now: float) -> None:

@@ -12,6 +12,8 @@ _PART = struct.Struct(">HH")
 PART_BYTES: Final = _PART.size
 #: Bytes of unfinished ranges on one connection; the oldest is dropped.
 MOST_UNFINISHED_BYTES: Final = 4 << 20
+#: Bytes of one range: larger events come from the log.
+MOST_RANGE_BYTES: Final = 1 << 20
 #: Numbers of missing parts in a request.
 MOST_MISSING: Final = 64
 _MOST_PARTS: Final = 2**16 - 1

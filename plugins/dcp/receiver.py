@@ -141,6 +141,11 @@ class SequenceReceiver(Generic[RangeT]):
             delivered += self._advance(now)
         return delivered
 
+    def note_part(self, now: float) -> None:
+        """Note that a part of a range has come: requests and patience begin anew."""
+        if self._timer.is_running:
+            self._timer.start(now)
+
     def receive_end(self, parent: Hashable, an: int, now: float) -> list[RangeT]:
         """Note that a parent has sent all up to an AN."""
         chain = self._chain_of(parent)

@@ -24,7 +24,7 @@ from plugins.dcp.control import (
     to_query,
 )
 from plugins.dcp.endpoint import Endpoint
-from plugins.dcp.event_range import Description, EventRange, SequenceKey
+from plugins.dcp.event_range import Description, EventRange, SequenceKey, merge_ranges
 from plugins.dcp.mesh.membership import IPeers, Membership
 from plugins.dcp.parents import Parents
 from plugins.dcp.sequences import Sequences, SequenceState
@@ -104,6 +104,8 @@ class Router:
             is_root=is_root,
         )
         self._own: dict[str, Query] = {}
+        self._outgoing: dict[SequenceState, None] = {}
+        """Sequences with ranges that leave with the next flush."""
         self._now = now
         self._update_queries()
 
@@ -168,8 +170,15 @@ class Router:
             self.endpoint.receive(peer, data, now)
 
     def flush(self, now: float) -> None:
-        """Send what waits. Call it after each other call."""
+        """Deliver and send what waits. Call it after each other call, or after several."""
         self._now = now
+        while self._outgoing:
+            # An earlier epoch of a flow comes before the next one.
+            state = next(iter(self._outgoing))
+            del self._outgoing[state]
+            ranges, state.outgoing = merge_ranges(state.outgoing), []
+            for range_ in ranges:
+                self._pass_on(state, range_)
         self.endpoint.flush(now)
 
     def next_timeout(self) -> float | None:
@@ -203,6 +212,10 @@ class Router:
 
     def _forward(self, state: SequenceState, range_: EventRange) -> None:
         state.end = range_.upto
+        state.outgoing.append(range_)
+        self._outgoing[state] = None
+
+    def _pass_on(self, state: SequenceState, range_: EventRange) -> None:
         batch = state.make_batch(range_)
         if len(self.children):
             links = self._host.match(batch) if range_.events else ()
@@ -236,6 +249,11 @@ class Router:
         state = self.sequences.get(key)
         if connection in self.parents.paths and state is not None and state.receiver is not None:
             self._take_ranges(state, state.receiver.receive_end(connection, an, now))
+
+    def part_received(self, connection: Connection, key: SequenceKey, now: float) -> None:
+        state = self.sequences.get(key)
+        if connection in self.parents.paths and state is not None and state.receiver is not None:
+            state.receiver.note_part(now)
 
     def unavailable_received(
         self, connection: Connection, key: SequenceKey, after: int, upto: int, now: float

@@ -15,10 +15,11 @@ import attrs
 from broker.transport.arq.pacer import Pacer
 from plugins.dcp.control import MOST_SEQUENCES, SequenceStart, encode_message
 from plugins.dcp.event_range import Description, EventRange, SequenceKey, StreamRange
+from plugins.dcp.feedback import MOST_ENDS
 from plugins.dcp.incoming_sequences import encode_opening
 from plugins.dcp.packet import ACKREQ, NACK, RETX, STREAM, SYN
 from plugins.dcp.packet_writer import PacketWriter
-from plugins.dcp.parts import MissingParts, split_parts
+from plugins.dcp.parts import MOST_RANGE_BYTES, MissingParts, split_parts
 from plugins.dcp.receiver import Nack
 from plugins.dcp.sender import Sent, SequenceSender, Unavailable
 from plugins.dcp.settings import DcpSettings
@@ -125,8 +126,14 @@ class SendBuffer:
 
     def append(self, sequence: OutgoingSequence, range_: EventRange) -> None:
         self._has_grown = True
-        before = sequence.sender.waiting_bytes
-        sequence.sender.append(range_)
+        sender = sequence.sender
+        before = sender.waiting_bytes
+        for piece in range_.pieces(self._writer.room - len(EVENTS)):
+            if piece.size <= MOST_RANGE_BYTES:
+                sender.append(piece)
+            else:
+                self.dropped_bytes += piece.size
+                sender.pass_missing(piece.upto)
         self._changed(sequence, before)
 
     def pass_missing(self, sequence: OutgoingSequence, upto: int) -> None:
@@ -186,6 +193,14 @@ class SendBuffer:
                 numbers = parts.numbers if is_same else ()
             self._repairs.append((index, each, numbers))
 
+    def repeat_unknown(self, now: float, round_trip: float) -> None:
+        """Send again what was sent of sequences that the child does not know: it can request
+        nothing of them."""
+        for sequence in self._by_key.values():
+            sender = sequence.sender
+            if not sequence.is_known and sender.sent_upto > sender.start:
+                self.answer(sequence.index, Nack(sender.start, ()), None, now, round_trip)
+
     # ------------------------------------------------------------------ sending
 
     def flush(self, now: float) -> None:
@@ -208,6 +223,19 @@ class SendBuffer:
     @property
     def _is_waiting(self) -> bool:
         return bool(self._parts or self._repairs or self._ready or self.control.is_waiting)
+
+    def unacknowledged_ends(self) -> list[tuple[int, int]]:
+        """Return the ends of what was sent wholly of the sequences, for a keep-alive."""
+        ends = []
+        if not self.control.is_acknowledged:
+            ends.append((CONTROL_INDEX, self.control.sent_upto))
+        in_parts = {each[0] for each in self._parts}
+        ends += [
+            (each.index, each.sender.sent_upto)
+            for each in self._by_key.values()
+            if each.is_known and not each.sender.is_acknowledged and each.index not in in_parts
+        ]
+        return ends[:MOST_ENDS]
 
     def next_timeout(self) -> float | None:
         return self._pacer.next_send_at() if self._is_waiting else None
@@ -254,7 +282,7 @@ class SendBuffer:
             self._write(flags, index, range_.upto, range_.previous, range_.data, now)
             return
         assert sequence is not None
-        body = b"".join(range_.entries)
+        body = range_.body
         room = self._writer.room - len(opening) - len(EVENTS)
         if len(body) <= room:
             body = opening + EVENTS + body

@@ -44,6 +44,7 @@ class SequenceSender(Generic[RangeT]):
 
     def __init__(self, start: int, make_range: Callable[[int, int], RangeT]) -> None:
         """The first range begins at `start`. `make_range` makes one without events."""
+        self.start = start
         self.end = start
         """End of the newest range, sent or not."""
         self.sent_upto = start

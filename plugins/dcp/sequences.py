@@ -23,6 +23,8 @@ class SequenceState:
     """None at a root, which does not get it from parents."""
     end: int | None = None
     """End of what this node has passed on; None: nothing yet."""
+    outgoing: list[EventRange] = attrs.field(factory=list)
+    """Ranges up to `end` that leave with the next flush."""
 
     @property
     def cut(self) -> int:

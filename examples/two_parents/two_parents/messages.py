@@ -68,5 +68,5 @@ def decode(message: bytes) -> Interest | Events:
     try:
         decoded: Interest | Events = _DECODER.decode(message)
         return decoded
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"a message of another node: {error}") from None

@@ -90,16 +90,18 @@ class ParentSearch:
 
     def failed(self, peer: Hashable, now: float) -> None:
         """Note that a node is no parent, or no longer."""
-        self._offers = {each: offer for each, offer in self._offers.items() if each.peer != peer}
+        offers = {each: offer for each, offer in self._offers.items() if each.peer != peer}
+        had_offered = len(offers) < len(self._offers)
+        self._offers = offers
         was_asked = self._trying.pop(peer, None) is not None
-        if self._try_at is None:
+        if self._try_at is None or not (was_asked or had_offered):
             return
         if self._offers:
             self._decide_if_complete(now)
-        elif was_asked and not self._candidates and not self._trying:
+        elif self._candidates:
+            self._try_at = now
+        elif not self._trying:
             self._end_pass(now)
-        else:
-            self._try_at = min(self._try_at, now) if self._candidates else self._try_at
 
     def begin_pass(self, now: float) -> None:
         """Ask again from the roots on: a parent has gone, or earlier refusals do not count."""

@@ -72,6 +72,8 @@ class Mesh:
         """By flow: mark, document and time of each event."""
         self.ends: dict[str, Mark] = {}
         self.gaps: list[Gap] = []
+        self.withheld: set[tuple[str, Mark]] = set()
+        """Events that no root has: each is a gap."""
         self.violations: list[str] = []
         self.latencies: list[float] = []
         self._feeds: dict[tuple[str, str], list[FlowBatch]] = {}
@@ -107,8 +109,11 @@ class Mesh:
 
     # ------------------------------------------------------------------ events
 
-    def publish(self, flow: str, epoch: int, ans: Sequence[int], size: int = 40) -> None:
-        """Let all roots have these events of a flow, perhaps not at once."""
+    def publish(
+        self, flow: str, epoch: int, ans: Sequence[int], size: int = 40, *, withheld: bool = False
+    ) -> None:
+        """Let all roots have these events of a flow, perhaps not at once. One that is `withheld`
+        from the mesh, the first, is missing there."""
         events = []
         known = self.published.setdefault(flow, [])
         for an in ans:
@@ -118,8 +123,12 @@ class Mesh:
         after = self.ends.get(flow, (0, 0))
         upto = epoch, ans[-1]
         self.ends[flow] = upto
+        if withheld and len(events) > 1:
+            self.withheld.add((flow, events[0].mark))
+            after = events.pop(0).mark
         batch = FlowBatch(flow, "/origin", after, upto, events)
         for name in self.roots:
+            # A later batch may begin behind the end of the one before.
             waiting = self._feeds.setdefault((name, flow), [])
             waiting.append(batch)
             delay = self.random.uniform(0.0, self.root_skew)
@@ -130,7 +139,10 @@ class Mesh:
         waiting = self._feeds[name, flow]
         if not waiting:
             return
-        count = self.random.randint(1, len(waiting))
+        count = 1
+        most = self.random.randint(1, len(waiting))
+        while count < most and waiting[count - 1].upto == waiting[count].after:
+            count += 1
         taken, waiting[:count] = waiting[:count], []
         events = [event for batch in taken for event in batch.events]
         batch = FlowBatch(flow, "/origin", taken[0].after, taken[-1].upto, events)
@@ -183,6 +195,16 @@ class Mesh:
                     self.gaps.remove(gap)
                 return True
         return False
+
+    def unexpected_gaps(self) -> list[Gap]:
+        """Return the gaps in which the mesh has lost an event, or none is withheld."""
+        return [
+            gap
+            for gap in self.gaps
+            if not any(
+                flow == gap.flow and gap.after < mark == gap.upto for flow, mark in self.withheld
+            )
+        ]
 
     def check_ends(self) -> None:
         """Check that each live node with subscriptions has come to the end of each flow."""
