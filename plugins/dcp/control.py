@@ -107,6 +107,8 @@ class Beacon(msgspec.Struct, tag="beacon", array_like=True, frozen=True):
     number: Number
     sent: Number
     """Ms since 1970, by the root's clock."""
+    survival: Annotated[float, Meta(ge=0, le=1)]
+    """Share of packets that come through all links so far."""
     path: Annotated[tuple[Name, ...], Meta(max_length=MOST_LEVEL)]
 
 

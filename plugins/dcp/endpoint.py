@@ -149,7 +149,7 @@ class Endpoint:
             connection.receive(data, now)
             if connection.error:
                 self._end(connection, now)
-            elif connection.received and not was_proven:
+            elif connection.received and not was_proven and not connection.is_dialled:
                 self._end_earlier(connection, now)
         elif is_handshake:
             try:

@@ -87,7 +87,8 @@ class EventRange:
     events: Sequence[CarriedEvent] = ()
     entries: Sequence[bytes] = ()
     """The encoded events. Relays forward them as they came."""
-    _body: bytes | None = attrs.field(default=None, eq=False)
+    _body: bytes | None = attrs.field(default=None, eq=False, repr=False)
+    _size: int = attrs.field(default=-1, init=False, eq=False, repr=False)
     _pieces: tuple[int, Sequence[EventRange]] | None = attrs.field(
         default=None, init=False, eq=False, repr=False
     )
@@ -103,7 +104,9 @@ class EventRange:
     @property
     def size(self) -> int:
         """Bytes of the entries."""
-        return len(self.body)
+        if self._size < 0:
+            self._size = sum(map(len, self.entries))
+        return self._size
 
     def pieces(self, room: int) -> Sequence[EventRange]:
         """Return the range cut into parts of at most `room` bytes, or with one event."""

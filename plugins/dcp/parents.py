@@ -40,8 +40,10 @@ class Parent:
     """Of the interest by which it selects events; -1: it sends none yet."""
     is_leaving: bool = False
     """True if it ends as soon as another one has proven itself."""
-    beacon_at: float | None = None
-    """Time of its last beacon."""
+    beacon_at: float = 0.0
+    """Time of its last beacon, or of its beginning."""
+    path_loss: float = 0.0
+    """Share of packets that are lost between a root and this node through it."""
 
     def as_candidate(self) -> Candidate:
         """Return it as it stands now, to compare it with offers."""
@@ -131,10 +133,14 @@ class Parents:
 
     # ------------------------------------------------------------------ parents
 
-    def add(self, connection: Connection, candidate: Candidate) -> None:
+    def add(self, connection: Connection, candidate: Candidate, now: float) -> None:
         standing = Standing(candidate.level, 1, elements_of(candidate.name, candidate.diversity))
-        self._parents[connection] = Parent(connection, candidate, standing)
+        self._parents[connection] = Parent(connection, candidate, standing, beacon_at=now)
         connection.path.name = candidate.name
+
+    def name_of(self, connection: Hashable) -> str:
+        found = self._parents.get(connection) if isinstance(connection, Connection) else None
+        return "a previous parent" if found is None else found.candidate.name
 
     def is_proven(self, connection: Connection) -> bool:
         """Return whether a parent brings all that the others have brought, without a gap (X5)."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from random import Random
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.errors import BadName, BadQuery, Overloaded, ProtocolError
 from broker.event.flow import check_flow, origin_of, pattern_of
@@ -42,6 +42,9 @@ class IRouterHost(IPeers, Protocol):
     def send(self, peer: Hashable, packets: list[bytes]) -> object:
         """Send packets to a peer."""
 
+    def report(self, alarm: str) -> object:
+        """Log an alarm that begins."""
+
     def open_peer(self, peer: Hashable) -> object:
         """Prepare to send to a peer that has sent nothing."""
 
@@ -65,6 +68,10 @@ class IRouterHost(IPeers, Protocol):
         on_active: Callable[[Mapping[str, Mark]], object],
     ) -> object:
         """Set or remove interest behind a link, as `ITransportContext.set_link_interest`."""
+
+
+#: Seconds between two checks for alarms.
+_ALARM_SECONDS: Final = 0.5
 
 
 class Router:
@@ -106,6 +113,10 @@ class Router:
         self._own: dict[str, Query] = {}
         self._outgoing: dict[SequenceState, None] = {}
         """Sequences with ranges that leave with the next flush."""
+        self.alarms: list[str] = []
+        self._reported: set[str] = set()
+        self._disagreement = ""
+        self._alarms_at = now
         self._now = now
         self._update_queries()
 
@@ -190,6 +201,7 @@ class Router:
 
     def handle_timeout(self, now: float) -> None:
         self._now = now
+        self._check_alarms(now)
         self.endpoint.handle_timeout(now)
         self.parents.handle_timeout(now)
         self.membership.handle_timeout(now)
@@ -208,6 +220,12 @@ class Router:
         receiver = state.receiver
         if receiver is not None and receiver.disagreements:
             self.disagreements += len(receiver.disagreements)
+            an, first, other = receiver.disagreements[-1]
+            names = [self.parents.name_of(each) for each in (first, other)]
+            self._disagreement = (
+                f"roots disagree about {state.description.flow} {state.description.epoch}:{an}: "
+                f"the copies of {names[0]} and {names[1]} differ"
+            )
             receiver.disagreements.clear()
 
     def _forward(self, state: SequenceState, range_: EventRange) -> None:
@@ -329,6 +347,22 @@ class Router:
         else:
             raise ProtocolError(f"an unexpected message: {type(message).__name__}")
 
+    def _check_alarms(self, now: float) -> None:
+        """Report alarms that last."""
+        if now < self._alarms_at:
+            return
+        self._alarms_at = now + _ALARM_SECONDS
+        alarms = self.membership.find_alarms(now)
+        if self._disagreement:
+            alarms.append(self._disagreement)
+        # At a start, and after a repair, some last for a moment.
+        for each in alarms:
+            if each in self.alarms and each not in self._reported:
+                self._reported.add(each)
+                self._host.report(each)
+        self._reported.intersection_update(alarms)
+        self.alarms = alarms
+
     @property
     def nacks(self) -> int:
         """Requests for missing ranges."""
@@ -340,7 +374,7 @@ class Router:
             "level": standing.level,
             "is_root": self._is_root,
             "resilience": max(0, standing.paths - 1),
-            "single_failures": self.membership.single_failures,
+            "alarms": self.alarms,
             "cycles": self.membership.cycles,
             "reinitialised": self.membership.reinitialisation.count,
             "refusals": dict(self.membership.admission.refusals),

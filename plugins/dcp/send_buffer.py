@@ -27,6 +27,8 @@ from plugins.dcp.settings import DcpSettings
 EVENTS: Final = b"\0"
 PART: Final = b"\1"
 CONTROL_INDEX: Final = 0
+#: Packets of one sequence before another one has its turn.
+_TURN: Final = 16
 #: Acknowledged ranges in the list of kept ones.
 _MOST_STALE: Final = 256
 
@@ -241,22 +243,23 @@ class SendBuffer:
         return self._pacer.next_send_at() if self._is_waiting else None
 
     def _send_next(self, now: float) -> None:
+        """Send some packets of the sequence whose turn it is."""
         index = next(iter(self._ready))
         sequence = self._ready.pop(index)
-        sender = sequence.sender
+        sender, pacer = sequence.sender, self._pacer
         before = sender.waiting_bytes
-        room = self._writer.room - len(EVENTS) - self._opening_bytes(sequence)
-        item = sender.next_to_send(room, now)
+        opening_bytes = 0 if sequence.is_known else len(sequence.opening)
+        room = self._writer.room - len(EVENTS) - opening_bytes
+        for _ in range(_TURN):
+            item = sender.next_to_send(room, now)
+            if not isinstance(item, Unavailable):
+                self._kept.append((sequence, item))
+                self._kept_bytes += item.range.size
+                self._kept_count += 1
+            self._send(index, item, now)
+            if self._parts or not sender.is_waiting or not pacer.may_send(now):
+                break
         self._changed(sequence, before)
-        if not isinstance(item, Unavailable):
-            self._kept.append((sequence, item))
-            self._kept_bytes += item.range.size
-            self._kept_count += 1
-        self._send(index, item, now)
-
-    @staticmethod
-    def _opening_bytes(sequence: OutgoingSequence) -> int:
-        return 0 if sequence.is_known else len(sequence.opening)
 
     def _send(
         self,

@@ -110,9 +110,11 @@ class SequenceSender(Generic[RangeT]):
         if isinstance(found, Unavailable):
             self.sent_upto = found.upto
             return found
-        head, rest = found.split(room)
-        if rest is not None:
-            self._waiting.appendleft(rest)
+        head = found
+        if found.size > room:
+            head, rest = found.split(room)
+            if rest is not None:
+                self._waiting.appendleft(rest)
         self.waiting_bytes -= head.size
         if head.previous > self.sent_upto:
             # Ranges without events were before it.

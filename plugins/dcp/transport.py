@@ -66,6 +66,9 @@ class _Host:
         except (OSError, ValueError):
             return None
 
+    def report(self, alarm: str) -> None:
+        self.log.warn("{instance}: {alarm}", instance=self._context.instance, alarm=alarm)
+
     def open_peer(self, peer: Hashable) -> None:
         """Let a peer have a link of its own, whatever strangers send."""
         if self.links is not None:

@@ -26,14 +26,19 @@ class Beacons:
     def make(self) -> Beacon:
         """Return the next beacon of this root. Numbers rise through restarts."""
         self._number += 1
-        return Beacon(self._name, self._number, self._wall_clock(), (self._name,))
+        return Beacon(self._name, self._number, self._wall_clock(), 1.0, (self._name,))
 
-    def receive(self, beacon: Beacon) -> Beacon | None:
-        """Return the beacon to pass on; None if this one is no newer than another copy."""
+    def receive(self, beacon: Beacon, loss: float) -> Beacon | None:
+        """Return the beacon to pass on; None if this one is no newer than another copy.
+
+        `loss` is that of the link on which it came.
+        """
         if beacon.number <= self._newest.get(beacon.root, -1):
             return None
         if beacon.root not in self._newest and len(self._newest) >= _MOST_ROOTS:
             return None
         self._newest[beacon.root] = beacon.number
         self.delays[beacon.root] = self._wall_clock() - beacon.sent
-        return Beacon(beacon.root, beacon.number, beacon.sent, (*beacon.path, self._name))
+        path = (*beacon.path, self._name)
+        survival = beacon.survival * (1 - loss)
+        return Beacon(beacon.root, beacon.number, beacon.sent, survival, path)

@@ -29,6 +29,7 @@ from plugins.dcp.control import (
 )
 from plugins.dcp.endpoint import Endpoint
 from plugins.dcp.mesh.admission import Admission
+from plugins.dcp.mesh.alarms import BEACON_SECONDS, find_alarms
 from plugins.dcp.mesh.beacons import Beacons
 from plugins.dcp.mesh.reinitialisation import Reinitialisation
 from plugins.dcp.mesh.search import ParentSearch
@@ -37,8 +38,8 @@ from plugins.dcp.mesh.standing import Standing, derive_standing, elements_of, ro
 from plugins.dcp.parents import Parent, Parents
 from plugins.dcp.settings import DcpSettings
 
-#: Seconds between two statements of the own standing, and between two beacons of a root.
-_STATE_SECONDS: Final = 1.0
+#: Seconds between two statements of the own standing.
+_STATE_SECONDS: Final = BEACON_SECONDS
 #: A child gives its permission after this time, even without another parent.
 _PERMIT_AFTER: Final = 5.0
 
@@ -112,11 +113,13 @@ class Membership:
     def level(self) -> int:
         return self.standing.level
 
-    @property
-    def single_failures(self) -> list[str]:
-        """Nodes and things whose failure cuts this node off."""
-        standing = self.standing
-        return sorted(standing.shared - elements_of(self._host.name, self._diversity))
+    def find_alarms(self, now: float) -> list[str]:
+        """Return a sentence for each alarm about the redundancy of this node."""
+        if self.is_root:
+            return []
+        own = elements_of(self._host.name, self._diversity)
+        target = self._settings.parents
+        return list(find_alarms(self._parents, self.standing, own, target, now))
 
     @property
     def is_ready(self) -> bool:
@@ -177,7 +180,7 @@ class Membership:
             # The node has got children since it asked: a circle could close (D64).
             self._endpoint.close(connection, "level", now)
             return
-        self._parents.add(connection, candidate)
+        self._parents.add(connection, candidate, now)
         connection.send_control(self._parents.interest)
 
     def _release_replaced(self, now: float) -> None:
@@ -311,8 +314,9 @@ class Membership:
             self.cycles += 1
             self._endpoint.close(parent.connection, "cycle", now)
             return
-        parent.beacon_at = now
-        onward = self.beacons.receive(beacon)
+        loss = parent.connection.liveness.loss
+        parent.beacon_at, parent.path_loss = now, 1 - beacon.survival * (1 - loss)
+        onward = self.beacons.receive(beacon, loss)
         if onward is not None:
             self._send_beacon(onward)
 

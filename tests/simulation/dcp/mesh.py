@@ -84,9 +84,9 @@ class Mesh:
     def now(self) -> float:
         return self.time.clock.seconds()
 
-    def add_root(self, name: str) -> MeshNode:
+    def add_root(self, name: str, **changes: object) -> MeshNode:
         assert name in self.roots
-        return self._add(name, is_root=True)
+        return self._add(name, is_root=True, **changes)
 
     def add(self, name: str, **changes: object) -> MeshNode:
         """Add a node, whose settings may differ."""
@@ -227,6 +227,8 @@ class MeshNode:
         self.is_alive = True
         self.positions: dict[str, Mark] = {}
         self.subscriptions: dict[str, Subscription] = {}
+        self.reported: list[tuple[float, str]] = []
+        """Alarms, with their times."""
         self.feed_delay = 0.0
         """Time after which a feeder selects by new interest."""
         self._mesh = mesh
@@ -245,6 +247,9 @@ class MeshNode:
 
     def send(self, peer: Hashable, packets: list[bytes]) -> None:
         self._socket.send(packets, peer)
+
+    def report(self, alarm: str) -> None:
+        self.reported.append((self._mesh.now, alarm))
 
     def open_peer(self, peer: Hashable) -> None:
         """Do nothing, as the next two: each node reaches each other one."""

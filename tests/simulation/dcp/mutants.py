@@ -107,7 +107,7 @@ def inverted_level_test() -> Iterator[None]:
 
 def _confirm_any(self: Any, connection: Any, candidate: Any, now: float) -> None:
     """Take a place whatever the level of its node."""
-    self._parents.add(connection, candidate)
+    self._parents.add(connection, candidate, now)
     connection.send_control(self._parents.interest)
 
 
