@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import click
 
@@ -116,13 +116,36 @@ def _network_tables(status: Mapping[str, Any]) -> Iterable[Table]:
 
 
 def _stack_table(stack: Mapping[str, Any]) -> Table:
-    lines = {}
+    lines: dict[str, str] = {}
     for key, value in stack.items():
+        words = _key_words(key)
+        if _is_list_of_mappings(value):
+            lines |= {
+                f"{words}: {label}": _format_value(rest)
+                for label, rest in (_split_label(*item) for item in enumerate(value, 1))
+            }
+            continue
         if isinstance(value, list | tuple):
             value = ", ".join(map(str, value))
         if key != "name":
-            lines[_key_words(key)] = "-" if value in (None, "") else _format_quantity(key, value)
+            lines[words] = "-" if value in (None, "") else _format_quantity(key, value)
     return _pairs_table(f"Stack {stack.get('name')}", lines)
+
+
+def _is_list_of_mappings(value: Any) -> TypeGuard[Sequence[Mapping[str, Any]]]:
+    return (
+        isinstance(value, list | tuple)
+        and bool(value)
+        and all(isinstance(each, Mapping) for each in value)
+    )
+
+
+def _split_label(number: int, item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return the item's first value if that is a name, else its number, and the other values."""
+    first = next(iter(item), "")
+    if isinstance(item.get(first), str):
+        return one_line(item[first]), {key: item[key] for key in item if key != first}
+    return str(number), item
 
 
 def _recovery_table(recovery: Mapping[str, Any]) -> Table:
@@ -242,6 +265,8 @@ def _format_quantity(key: str, value: Any) -> str:
 
 def _format_value(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
+        if _is_list_of_mappings(value):
+            return "; ".join(map(_format_value, value))
         if isinstance(value, Mapping):
             return ", ".join(f"{_key_words(k)} {_format_value(v)}" for k, v in value.items()) or "-"
         return one_line(str(value))

@@ -300,7 +300,7 @@ class FaultSettings:
 
     kind: str = required_setting(value_kind.choice(*KINDS), "Kind of the fault.", shown='"discard"')
     links: str = setting(
-        value_kind.NODE_NAMES, "*", "Neighbours whose links have the fault; by default all."
+        value_kind.LINK_NAMES, "*", "Neighbours whose links have the fault; by default all."
     )
     direction: str = setting(
         value_kind.choice(*DIRECTIONS),

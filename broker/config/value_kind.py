@@ -110,7 +110,8 @@ def _quoted(text: object) -> str:
 
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
-_NODE_NAMES = re.compile(r"[A-Za-z0-9_*-]{1,64}", re.ASCII)
+#: Of nodes, or addresses.
+_LINK_NAMES = re.compile(r"[A-Za-z0-9_*.:%\[\]-]{1,255}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9_.:%-]{1,255}", re.ASCII)
 _INTERFACE = re.compile(r"[A-Za-z0-9_.:-]{1,64}", re.ASCII)
 _DNS_NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
@@ -129,8 +130,8 @@ def _check_node_name(text: str) -> str:
     return text
 
 
-def _check_node_names(text: str) -> str:
-    if not _NODE_NAMES.fullmatch(text):
+def _check_link_names(text: str) -> str:
+    if not _LINK_NAMES.fullmatch(text):
         raise ValueError
     return text
 
@@ -260,8 +261,10 @@ OPTIONAL_NAME: Final = ValueKind(
     _text(lambda text: _check_node_name(text) if text else text),
     _quoted,
 )
-NODE_NAMES: Final = ValueKind(
-    'the name of a node, in which "*" stands for any characters', _text(_check_node_names), _quoted
+LINK_NAMES: Final = ValueKind(
+    'the name or address of a node, in which "*" stands for any characters',
+    _text(_check_link_names),
+    _quoted,
 )
 FOLDER: Final = ValueKind("the path of a folder", _text(_check_folder), _quoted)
 ENDPOINT: Final = ValueKind(

@@ -85,9 +85,14 @@ async def wait_until_linked(nodes: Nodes, stack: contextlib.AsyncExitStack) -> N
 
 
 async def publish(
-    client: AsyncioClient, feed: Feed, done: Publications, at: dict[int, Callable[[], Any]]
+    client: AsyncioClient,
+    feed: Feed,
+    done: Publications,
+    at: dict[int, Callable[[], Any]],
+    rate: float = RATE,
 ) -> None:
-    """Run the calls of `at` before the items of their indices."""
+    """Publish at most `rate` events a second. Run the calls of `at` before the items of their
+    indices."""
     loop = asyncio.get_running_loop()
     begin = loop.time()
 
@@ -105,7 +110,7 @@ async def publish(
             done.sent[index] = loop.time()
             tasks.create_task(one(index))
             if index % WAVE == WAVE - 1:
-                await asyncio.sleep(max(0.0, begin + (index + 1) / RATE - loop.time()))
+                await asyncio.sleep(max(0.0, begin + (index + 1) / rate - loop.time()))
 
 
 async def wait_for_arrival(done: Publications, subscribers: list[Subscriber]) -> None:

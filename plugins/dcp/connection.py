@@ -250,7 +250,7 @@ class Connection:
 
     def _receive_nack(self, packet: Packet, now: float) -> None:
         nack, missing = decode_nack(packet.an, packet.body)
-        round_trip = self.path.round_trip.retransmit_after
+        round_trip = self.path.round_trip.smoothed
         self.buffer.answer(packet.sequence, nack, missing, now, round_trip)
 
     # ------------------------------------------------------------------ acknowledgements
@@ -393,7 +393,7 @@ class Connection:
             "sent": self.writer.sent,
             "received": self.received,
             "loss": round(self.liveness.loss, 4),
-            "repaired": self.buffer.repaired,
+            "resent": self.buffer.repaired,
             "skipped_bytes": skipped,
             "dropped_bytes": self.buffer.dropped_bytes,
             "malformed": self.malformed,

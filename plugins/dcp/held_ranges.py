@@ -32,17 +32,22 @@ class HeldRanges(Generic[RangeT]):
     def first_begin(self) -> int:
         return self._ranges[0].previous
 
-    def add(self, range_: RangeT) -> None:
-        """Add a range, unless an earlier one has all of it."""
+    def add(self, range_: RangeT) -> bool:
+        """Add a range, unless an earlier one has all of it.
+
+        Return True if another range is missing between it and those that were held.
+        """
         ranges = self._ranges
         place = bisect_right(ranges, (range_.previous, range_.upto), key=_span)
         if place and ranges[place - 1].upto >= range_.upto:
-            return
+            return False
+        is_apart = place == len(ranges) > 0 and ranges[-1].upto < range_.previous
         ranges.insert(place, range_)
         self._bytes += range_.size
         while len(ranges) > MOST_HELD or self._bytes > self._most_bytes:
             self._bytes -= ranges.pop().size
             self.dropped += 1
+        return is_apart
 
     def take_following(self, current: int) -> list[RangeT]:
         """Remove and return the ranges that lead on from an AN, without what is before it."""

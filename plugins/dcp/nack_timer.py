@@ -37,6 +37,7 @@ class NackTimer:
         self._certain_since: float | None = None
         self._nack_at: float | None = None
         self._interval = 0.0
+        self._further_since: float | None = None
 
     @property
     def is_running(self) -> bool:
@@ -48,12 +49,17 @@ class NackTimer:
     def start(self, now: float) -> None:
         """Note that a range is missing since now."""
         self._missing_since, self._certain_since, self._nack_at = now, None, None
-        self._interval = 0.0
+        self._further_since, self._interval = None, 0.0
 
     def set_certain(self, now: float) -> None:
         """Note that no parent brings the range without a request."""
         if self._certain_since is None:
             self._certain_since = now
+
+    def note_further(self, now: float) -> None:
+        """Note that a range further on is missing, too: it does not wait for the next repetition."""
+        if self._further_since is None:
+            self._further_since = now
 
     @property
     def given_up_at(self) -> float:
@@ -69,15 +75,21 @@ class NackTimer:
         """Return True once when a request is to be sent."""
         if now < self._next_nack_at():
             return False
-        doubled = 2 * self._interval if self._interval else self._answer_time()
-        self._interval = min(_MOST_INTERVAL, doubled)
-        self._nack_at = now
+        if self._nack_at is None or now >= self._nack_at + self._interval:
+            doubled = 2 * self._interval if self._interval else self._answer_time()
+            self._interval = min(_MOST_INTERVAL, doubled)
+        self._nack_at, self._further_since = now, None
         return True
 
     def _next_nack_at(self) -> float:
         assert self._missing_since is not None
+        is_certain = self._certain_since is not None
         if self._nack_at is not None:
-            return self._nack_at + self._interval
+            repeated_at = self._nack_at + self._interval
+            if self._further_since is None:
+                return repeated_at
+            delay = self._fast_delay() if is_certain else self._slow_delay()
+            return min(repeated_at, max(self._further_since, self._nack_at) + delay)
         slow = self._missing_since + self._slow_delay()
         if self._certain_since is None:
             return slow

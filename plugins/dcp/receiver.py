@@ -129,7 +129,8 @@ class SequenceReceiver(Generic[RangeT]):
         delivered: list[RangeT] = []
         for part in (range_,) if is_trusted else self._trusted_parts(range_, chain.epochs):
             if part.previous > self.current:
-                self._held.add(part)
+                if self._held.add(part) and is_trusted:
+                    self._timer.note_further(now)
             elif part.upto > self.current:
                 # The usual case.
                 is_whole = part.previous == self.current

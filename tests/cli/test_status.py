@@ -103,6 +103,28 @@ def test_tables_show_the_archive_and_recoveries() -> None:
         assert tuple(row.split()) in rows, row
 
 
+def test_tables_show_each_neighbour_of_a_stack_on_its_own() -> None:
+    stack = {
+        "name": "mesh",
+        "links": [{"dropped": 3, "peers": [{"address": "1.2.3.4:5"}, {"address": "1.2.3.4:6"}]}],
+        "parents": [
+            {"name": "r1", "first": 7_000, "skew_ms": 1.5},
+            {"name": "r2", "first": 8, "skew_ms": 0.0},
+        ],
+        "children": [],
+    }
+    screen = Console(width=120, file=io.StringIO(), highlight=False, markup=False)
+    with screen.capture() as shown:
+        for table in status_tables({**STATUS, "stacks": [stack]}):
+            screen.print(table)
+    rows = {tuple(line.split()) for line in shown.get().splitlines()}
+    for row in (
+        *("parents: r1 first 7,000, skew ms 1.5", "parents: r2 first 8, skew ms 0.0"),
+        *("links: 1 dropped 3, peers address 1.2.3.4:5; address 1.2.3.4:6", "children -"),
+    ):
+        assert tuple(row.split()) in rows, row
+
+
 def test_an_answer_of_another_version_is_shown() -> None:
     assert len(list(status_tables({}))) == 5
 

@@ -258,7 +258,11 @@ def test_an_unknown_key_that_is_like_no_other_is_not_guessed_at() -> None:
             ["faults.rat is unknown", "did you mean faults.rate?"],
         ),
         ('[[faults]]\nkind = "discard"\nrate = 2', 3, ["faults.rate", "from 0 to 1"]),
-        ('[[faults]]\nkind = "delay"\nlinks = "a b"', 3, ["faults.links", "name of a node"]),
+        (
+            '[[faults]]\nkind = "delay"\nlinks = "a b"',
+            3,
+            ["faults.links", "name or address of a node"],
+        ),
         ("[accounts.alice]", 1, ["accounts.alice.secret is missing"]),
         ("[accounts.'a b']", 1, ['accounts."a b"', "client id"]),
         (
@@ -345,3 +349,9 @@ def test_any_text_gives_settings_or_a_configuration_error(text: str) -> None:
         load_text(text, "node.toml")
     except ConfigurationError as refused:
         assert "node.toml" in refused.text
+
+
+@pytest.mark.parametrize("links", ["127.0.0.1:9*", "[fd00::7]:8770", "b*"])
+def test_faults_act_on_links_to_names_and_to_addresses(links: str) -> None:
+    found = load_text(f'[[faults]]\nkind = "delay"\nlinks = "{links}"')
+    assert [fault.links for fault in found.faults] == [links]

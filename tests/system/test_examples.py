@@ -172,12 +172,40 @@ def test_roaming_example_loses_nothing(tmp_path: Path) -> None:
     assert not any("Traceback" in log for log in logs)
 
 
+def test_mesh_example_loses_nothing(tmp_path: Path) -> None:
+    running = network_example(
+        *(tmp_path / "nodes", "--events", "1000", "--rate", "100"), module="examples.mesh"
+    )
+    output, _ = running.communicate(timeout=8 * PATIENCE)
+    assert running.returncode == 0, output
+    assert "nothing lost, nothing twice, everything in order" in output
+    killed = re.search(r"kill -9 of (b\d), a parent of c", output)
+    assert killed is not None, output
+    rows = {line.split()[0]: line for line in output.splitlines() if re.match(r" ?c\d ", line)}
+    assert rows.keys() == {"c1", "c2", "c3"}, output
+    for row in rows.values():
+        # The killed router was replaced.
+        before, found, after = row.partition(">")
+        assert not found or killed[1] not in after, output
+        assert found or killed[1] not in before, output
+    assert processes_in(tmp_path) == []
+    logs = [path.read_text() for path in (tmp_path / "nodes").glob("*/node.log")]
+    assert sum("stopped in good order" in log for log in logs) == 8
+    assert not any("Traceback" in log for log in logs)
+
+
 @pytest.mark.soak
-def test_interrupted_network_example_leaves_no_process(tmp_path: Path) -> None:
-    running = network_example(tmp_path / "nodes")
+@pytest.mark.parametrize(
+    ("module", "shown"),
+    [("examples.network", " subscribes to "), ("examples.mesh", "events are published")],
+)
+def test_interrupted_network_example_leaves_no_process(
+    module: str, shown: str, tmp_path: Path
+) -> None:
+    running = network_example(tmp_path / "nodes", module=module)
     assert running.stdout is not None
     # All nodes run by then.
-    assert " subscribes to " in running.stdout.readline()
+    assert any(shown in line for line in running.stdout)
     assert len(processes_in(tmp_path)) == 9
     running.send_signal(signal.SIGINT)
     output, _ = running.communicate(timeout=4 * PATIENCE)
