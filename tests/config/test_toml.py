@@ -353,5 +353,5 @@ def test_any_text_gives_settings_or_a_configuration_error(text: str) -> None:
 
 @pytest.mark.parametrize("links", ["127.0.0.1:9*", "[fd00::7]:8770", "b*"])
 def test_faults_act_on_links_to_names_and_to_addresses(links: str) -> None:
-    found = load_text(f'[[faults]]\nkind = "delay"\nlinks = "{links}"')
+    found = load_text(f'[[faults]]\nkind = "delay"\nlinks = "{links}"', "node.toml")
     assert [fault.links for fault in found.faults] == [links]
