@@ -1,4 +1,4 @@
-"""The children of a node: what each wants, and what is sent to it (DCP D12, D15, D30, D55)."""
+"""The children of a node: the interest of each, and its events (DCP D12, D15, D30, D55)."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ _LAGGING: Final = 0.02
 
 
 class IConnectionOwner(Protocol):
-    """Gets what comes on connections. It may close them."""
+    """Receives from connections. It may close them."""
 
     def sequence_opened(self, connection: Connection, start: SequenceStart, now: float) -> None:
         """Note a new sequence of a parent, and where its first range begins."""
@@ -272,7 +272,7 @@ class Connection:
         return None if description is None else self._owner.current_of(description.key)
 
     def acknowledge_ahead(self, key: SequenceKey, now: float) -> None:
-        """Let a parent that lags skip what other parents have brought (D51, D52)."""
+        """Let a parent that lags skip the ranges of other parents (D51, D52)."""
         if self.path.skew.mean < _LAGGING or now < self._acked_at + _ACK_PAUSE:
             return
         index = self._incoming.index_of(key)

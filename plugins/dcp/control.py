@@ -72,7 +72,7 @@ class Interest(msgspec.Struct, tag="interest", array_like=True, frozen=True):
 
 
 class SequenceStart(msgspec.Struct, array_like=True, frozen=True):
-    """A sequence of a parent: what it sends begins behind an AN.
+    """A sequence of a parent, and the AN behind which its first range begins.
 
     In `InForce` it is the AN behind which the query is in force.
     """

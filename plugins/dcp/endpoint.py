@@ -238,7 +238,7 @@ class Endpoint:
     # ------------------------------------------------------------------ output, time and end
 
     def flush(self, now: float) -> None:
-        """Send what the connections have written, as far as their pace allows."""
+        """Send the packets of the connections, as far as their pace allows."""
         for connection in self._connections.values():
             packets = connection.flush(now)
             if packets:

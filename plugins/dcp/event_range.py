@@ -42,7 +42,7 @@ class Description(msgspec.Struct, array_like=True, frozen=True):
 
 
 class IRange(Protocol):
-    """A range of ANs, and what is in it."""
+    """A range of ANs with its events, or bytes."""
 
     @property
     def previous(self) -> int: ...

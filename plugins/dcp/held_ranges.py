@@ -50,7 +50,7 @@ class HeldRanges(Generic[RangeT]):
         return is_apart
 
     def take_following(self, current: int) -> list[RangeT]:
-        """Remove and return the ranges that lead on from an AN, without what is before it."""
+        """Remove and return the ranges that lead on from an AN, cut at it."""
         following: list[RangeT] = []
         count = 0
         for each in self._ranges:

@@ -57,7 +57,7 @@ class NackTimer:
             self._certain_since = now
 
     def note_further(self, now: float) -> None:
-        """Note that a range further on is missing, too: it does not wait for the next repetition."""
+        """Note that a further range is missing: it does not wait for the next repetition."""
         if self._further_since is None:
             self._further_since = now
 

@@ -47,7 +47,7 @@ class DcpOptions:
     content: str = setting(
         value_kind.choice("dynamic", "static"),
         "dynamic",
-        "dynamic: this node requests what its subscriptions and its children want; static: "
+        "dynamic: this node requests the interest of its subscriptions and children; static: "
         "everything, so that a new child waits for nothing.",
     )
     mtu: int = setting(

@@ -24,7 +24,7 @@ VERSION: Final = 1
 #: The sender requests an acknowledgement.
 ACKREQ: Final = 1 << 11
 ACK: Final = 1 << 10
-#: A receiver requests retransmission. With `RETX` its sender answers what it no longer has.
+#: A receiver requests retransmission. With `RETX` its sender states a range as unavailable.
 NACK: Final = 1 << 9
 KEEPALIVE: Final = 1 << 8
 #: Establishment of a connection. In a data packet: the body begins with the sequence's description.

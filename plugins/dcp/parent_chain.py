@@ -46,7 +46,7 @@ class ParentChain:
         self._unavailable = known[:_MOST_UNAVAILABLE]
 
     def unavailable_after(self, an: int, required: EpochSteps) -> int | None:
-        """Return the end of what the parent can not send behind an AN; None if it may send that.
+        """Return the end of the range behind an AN that the parent can not send; None if it can.
 
         Events that it did not select by the required query are not in its ranges.
         """

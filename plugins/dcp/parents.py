@@ -78,6 +78,8 @@ class Parents:
         """Lowest epoch whose query has all of the interest that counts."""
         self._widened: list[tuple[int, float]] = []
         """Epochs of wider interest that does not count yet, each with the time."""
+        self._incomplete: dict[SequenceState, None] = {}
+        """Sequences in which a range is missing."""
         self._waiting: list[tuple[int, Callable[[], object]]] = []
 
     def __iter__(self) -> Iterator[Parent]:
@@ -211,11 +213,18 @@ class Parents:
 
     def next_timeout(self) -> float | None:
         times = [self._widened[0][1] + self._covered_within] if self._widened else []
-        for state in self._sequences:
+        for state in self._incomplete:
             due = None if state.receiver is None else state.receiver.next_timeout()
             if due is not None:
                 times.append(due)
         return min(times, default=None)
+
+    def watch(self, state: SequenceState) -> None:
+        """Note whether a range is missing in a sequence. Call it after each call of a receiver."""
+        if state.receiver is not None and state.receiver.is_incomplete:
+            self._incomplete[state] = None
+        else:
+            self._incomplete.pop(state, None)
 
     @property
     def _covered_within(self) -> float:
@@ -232,9 +241,8 @@ class Parents:
         if late:
             self._require(late[-1], {}, now)
             self._cover(late[-1])
-        for state in self._sequences:
-            if state.receiver is None or not state.receiver.is_incomplete:
-                continue
+        for state in list(self._incomplete):
+            assert state.receiver is not None
             ranges, nack = state.receiver.handle_timeout(now)
             self._deliver(state, ranges)
             if nack is not None:

@@ -4,8 +4,8 @@ Each packet states a range (previous, AN]: its parent sent no other event in it 
 receiver delivers a range that begins at or before its own place, *current*, and ends behind it. So
 a filtered event is no loss. Ranges further ahead are held: a *missing range* is before them.
 
-While parents select events by different queries, a range of an older query says nothing of events
-that only a newer one selects. Each epoch of the query is required behind an AN. Where a parent had
+While parents select events by different queries, a range of an older query may lack events
+that a newer one selects. Each epoch of the query is required behind an AN. Where a parent had
 not reached that epoch, its range is taken apart into its events. They need no retransmission, but
 only a range of the required query leads over the ANs between them (X4).
 """
@@ -42,7 +42,7 @@ class ReceiverSettings:
 
 
 class Nack(NamedTuple):
-    """A request to send what is behind `current` again, except for the held ranges."""
+    """A request to send the events behind `current` again, except for the held ranges."""
 
     current: int
     held: Sequence[tuple[int, int]]
@@ -62,7 +62,7 @@ class SequenceReceiver(Generic[RangeT]):
     def __init__(self, parents: Mapping[Hashable, ParentPath], settings: ReceiverSettings) -> None:
         """`parents` has the paths of the live parents; its owner keeps it up to date."""
         self.current: int | None = None
-        """End of what was delivered."""
+        """End of the delivered ranges."""
         self.required = EpochSteps()
         """Epochs of the query that ranges must be selected by."""
         self.passed = 0
@@ -82,7 +82,7 @@ class SequenceReceiver(Generic[RangeT]):
     # ------------------------------------------------------------------ input
 
     def begin(self, an: int, now: float) -> list[RangeT]:
-        """Begin behind an AN, unless the sequence has begun. What is before is in the log."""
+        """Begin behind an AN, unless the sequence has begun. Earlier events are in the log."""
         if self.current is None:
             self.current = an
         return self._advance(now)
@@ -90,7 +90,7 @@ class SequenceReceiver(Generic[RangeT]):
     def set_parent(self, parent: Hashable, an: int, epoch: int, now: float) -> list[RangeT]:
         """State that a parent selects by the query of an epoch behind an AN.
 
-        A parent without a range yet can not send what is before.
+        A parent without a range yet can not send earlier ones.
         """
         chain = self._chain_of(parent)
         chain.epochs.add(an, epoch)
@@ -109,7 +109,7 @@ class SequenceReceiver(Generic[RangeT]):
     def receive(
         self, parent: Hashable, range_: RangeT, now: float, *, is_repeated: bool = False
     ) -> Sequence[RangeT]:
-        """Take a range of a parent, and return what is to be delivered, in order.
+        """Take a range of a parent, and return the ranges to deliver, in order.
 
         `is_repeated` is True for a retransmission.
         """
@@ -207,7 +207,7 @@ class SequenceReceiver(Generic[RangeT]):
         return self._timer.next_timeout()
 
     def handle_timeout(self, now: float) -> tuple[list[RangeT], Nack | None]:
-        """Return what is delivered without the missing range, and a request to all parents."""
+        """Return ranges to deliver without the missing one, and a request to all parents."""
         if not self._timer.is_running:
             return [], None
         if now >= self._timer.given_up_at:
@@ -328,7 +328,7 @@ class SequenceReceiver(Generic[RangeT]):
         current = self.current
         if current is None:
             return False
-        # A parent that selects by an older query may be ahead of what the present one selects.
+        # A parent that selects by an older query may be ahead.
         required, required_from = self.required.newest, self._required_from
         return bool(self._held) or any(
             each.end > current and each.epochs.reached_after(required) <= required_from

@@ -181,7 +181,7 @@ class Router:
             self.endpoint.receive(peer, data, now)
 
     def flush(self, now: float) -> None:
-        """Deliver and send what waits. Call it after each other call, or after several."""
+        """Deliver and send waiting ranges. Call it after each other call, or after several."""
         self._now = now
         while self._outgoing:
             # An earlier epoch of a flow comes before the next one.
@@ -217,6 +217,7 @@ class Router:
     def _take_ranges(self, state: SequenceState, ranges: Iterable[EventRange]) -> None:
         for range_ in ranges:
             self._forward(state, range_)
+        self.parents.watch(state)
         receiver = state.receiver
         if receiver is not None and receiver.disagreements:
             self.disagreements += len(receiver.disagreements)
@@ -255,8 +256,7 @@ class Router:
             self.early += 1
             return
         ranges = state.receiver.receive(connection, range_, now, is_repeated=is_repeated)
-        if ranges:
-            self._take_ranges(state, ranges)
+        self._take_ranges(state, ranges)
         if len(self.parents.paths) > 1:
             self.parents.probe_silent(now)
             for parent in self.parents:
@@ -272,6 +272,7 @@ class Router:
         state = self.sequences.get(key)
         if connection in self.parents.paths and state is not None and state.receiver is not None:
             state.receiver.note_part(now)
+            self.parents.watch(state)
 
     def unavailable_received(
         self, connection: Connection, key: SequenceKey, after: int, upto: int, now: float

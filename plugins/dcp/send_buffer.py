@@ -1,7 +1,7 @@
 """All that one connection has to send: its control stream, and sequences for a child (DCP D47-D51).
 
-The pace of the connection decides when. Control messages leave first, then what is sent again, then
-the sequences in turn.
+The pace of the connection decides when. Control messages leave first, then repeated ranges,
+then the sequences in turn.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class SendBuffer:
     def answer(
         self, index: int, nack: Nack, parts: MissingParts | None, now: float, round_trip: float
     ) -> None:
-        """Queue what a NACK requests; of one range perhaps only the missing parts."""
+        """Queue the ranges that a NACK requests; of one perhaps only the missing parts."""
         sequence = self._by_index.get(index)
         sender = self.control if index == CONTROL_INDEX else None
         found = sender or (None if sequence is None else sequence.sender)
@@ -196,8 +196,8 @@ class SendBuffer:
             self._repairs.append((index, each, numbers))
 
     def repeat_unknown(self, now: float, round_trip: float) -> None:
-        """Send again what was sent of sequences that the child does not know: it can request
-        nothing of them."""
+        """Repeat the ranges of sequences that the child does not know: it can not request
+        them."""
         for sequence in self._by_key.values():
             sender = sequence.sender
             if not sequence.is_known and sender.sent_upto > sender.start:
@@ -227,7 +227,7 @@ class SendBuffer:
         return bool(self._parts or self._repairs or self._ready or self.control.is_waiting)
 
     def unacknowledged_ends(self) -> list[tuple[int, int]]:
-        """Return the ends of what was sent wholly of the sequences, for a keep-alive."""
+        """Return the ends of the sent ranges of the sequences, for a keep-alive."""
         ends = []
         if not self.control.is_acknowledged:
             ends.append((CONTROL_INDEX, self.control.sent_upto))

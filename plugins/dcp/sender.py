@@ -77,7 +77,7 @@ class SequenceSender(Generic[RangeT]):
             self._queued_upto = self.end
 
     def pass_missing(self, upto: int) -> None:
-        """State that this node can not send what is up to an AN."""
+        """State the range up to an AN as unavailable."""
         if upto > self.end:
             self.flush_empty()
             self._waiting.append(Unavailable(self.end, upto))
@@ -105,7 +105,7 @@ class SequenceSender(Generic[RangeT]):
         return self.acknowledged >= self.end
 
     def next_to_send(self, room: int, now: float) -> Sent[RangeT] | Unavailable:
-        """Return what to send next: a range of at most `room` bytes, or one event above that."""
+        """Return the next range to send, of at most `room` bytes or with one event."""
         found = self._waiting.popleft()
         if isinstance(found, Unavailable):
             self.sent_upto = found.upto
@@ -141,7 +141,7 @@ class SequenceSender(Generic[RangeT]):
     # ------------------------------------------------------------------ acknowledged, or not
 
     def acknowledge(self, an: int) -> int:
-        """Note what the child has. Return the bytes that need not be kept any longer."""
+        """Forget ranges that the child has, and return their bytes."""
         self.acknowledged = max(self.acknowledged, an)
         freed = 0
         while self._sent and self._sent[0].range.upto <= an:
@@ -178,7 +178,7 @@ class SequenceSender(Generic[RangeT]):
         return sent.range.size
 
     def answer(self, nack: Nack, now: float, round_trip: float) -> list[Sent[RangeT] | Unavailable]:
-        """Return what to send again, and what can not be sent, for a child's request.
+        """Return the ranges to send again for a child's request, and the unavailable ones.
 
         Nothing is sent again within a round trip.
         """

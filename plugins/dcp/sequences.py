@@ -22,7 +22,7 @@ class SequenceState:
     receiver: SequenceReceiver[EventRange] | None
     """None at a root, which does not get it from parents."""
     end: int | None = None
-    """End of what this node has passed on; None: nothing yet."""
+    """End of the ranges that this node has passed on; None: there is none."""
     outgoing: list[EventRange] = attrs.field(factory=list)
     """Ranges up to `end` that leave with the next flush."""
 

@@ -1,4 +1,4 @@
-"""The `dcp` link stack: bare datagrams. The transport itself repairs what they lose."""
+"""The `dcp` link stack: bare datagrams. The transport itself repairs losses."""
 
 from __future__ import annotations
 

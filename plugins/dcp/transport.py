@@ -193,7 +193,7 @@ class DcpTransport:
             self._changed()
 
     def _changed(self) -> None:
-        """Send what the router has written, and set its timer."""
+        """Send the packets of the router, and set its timer."""
         if self._router is not None:
             self._router.flush(self._context.clock.seconds())
             self._timer.arm(self._router.next_timeout())

@@ -1,4 +1,4 @@
-"""The standing of a node in its mesh: level, resilience, and what all its paths share.
+"""The standing of a node in its mesh: level, resilience, and shared elements of its paths.
 
 (DCP D62, D63, D70, K11, T6, T7.) Each node derives its own from those of its parents, and states it
 to its children.
@@ -26,7 +26,7 @@ class Standing:
 
 
 def elements_of(name: str, diversity: Diversity) -> frozenset[str]:
-    """Return what fails with a node: itself, and each thing that its diversity keys name."""
+    """Return the elements that fail with a node: itself, and those of its diversity keys."""
     return frozenset({f"node {name}", *(f"{kind} {which}" for kind, which in diversity.items())})
 
 

@@ -1,0 +1,127 @@
+"""Whole nodes in a mesh of two levels: roots and routers die, restart, and are cut off."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from broker.config.stacks import DEFAULT_STACK
+from broker.testing.datagram_network import DatagramFaults
+from broker.testing.transport_case import TransportCase
+from broker.testing.transport_network import TransportNetwork, at_altitude
+from plugins.dcp.options import DcpOptions
+from plugins.dcp.plugin import dcp_transport
+from plugins.dcp.stack import DcpLinkOptions, dcp_links
+
+ROOTS, ROUTERS, LEAVES = ("n0", "n1"), ("n2", "n3"), ("n4", "n5")
+
+
+def address_of(number: int) -> str:
+    return f"127.0.0.1:{9000 + number}"
+
+
+class TestMesh(TransportCase, unittest.TestCase):
+    plugin = dcp_transport
+    links = dcp_links
+    link_options = DcpLinkOptions()
+    seeds = (0, 1)
+
+    def node_options(self, number: int) -> DcpOptions:
+        """The roots have room for the routers only."""
+        name = f"n{number}"
+        return DcpOptions(
+            udp=address_of(number),
+            roots=(address_of(0), address_of(1)),
+            children=2 if name in ROOTS else 8 if name in ROUTERS else 0,
+        )
+
+    @contextmanager
+    def mesh(self, seed: int, faults: DatagramFaults | None = None) -> Iterator[TransportNetwork]:
+        """Start the nodes with subscriptions at the leaves, and publishers at n0 and n5."""
+        with self.network(seed, 6, feed=DEFAULT_STACK) as network:
+            if faults is not None:
+                self.set_faults(network.world, faults)
+            for name in LEAVES:
+                network.subscribe(f"all-{name}", name, durable="d")
+                network.subscribe(f"some-{name}", name, at_altitude(1))
+            for name in ("n0", "n5"):
+                network.add_publisher(name)
+            network.world.run_until(lambda: all(len(self.parents(network, n)) == 2 for n in LEAVES))
+            network.publish()
+            yield network
+            network.settle()
+            network.check_states()
+
+    @staticmethod
+    def parents(network: TransportNetwork, name: str) -> list[str]:
+        return [each["name"] for each in network.state_of(name)["parents"]]
+
+    def wait_without(self, network: TransportNetwork, name: str, parent: str) -> None:
+        """Wait until a node has given a parent up."""
+        network.world.run_until(lambda: parent not in self.parents(network, name), 60.0)
+
+    def test_the_leaves_are_children_of_the_routers(self) -> None:
+        with self.mesh(0) as network:
+            for name in LEAVES:
+                self.assertEqual(sorted(self.parents(network, name)), sorted(ROUTERS))
+                self.assertEqual(network.state_of(name)["level"], 2)
+
+    def test_a_router_dies_and_comes_back(self) -> None:
+        for seed in self.seeds:
+            for loss in (0.0, 0.2):
+                with self.mesh(seed, DatagramFaults(loss=loss, jitter=0.005)) as network:
+                    requests = {name: network.count_requests(name) for name in LEAVES}
+                    network.kill("n2")
+                    network.publish(20)
+                    for name in LEAVES:
+                        self.wait_without(network, name, "n2")
+                        if not loss:
+                            # The other router has brought all: no page was needed.
+                            self.assertEqual(network.count_requests(name), requests[name], name)
+                    network.world.start("n2")
+                    network.publish(20)
+
+    def test_a_root_dies_and_comes_back(self) -> None:
+        for seed in self.seeds:
+            with self.mesh(seed) as network:
+                network.kill("n1")
+                network.publish(20)
+                network.world.run(2.0)
+                network.world.start("n1")
+                network.publish(20)
+
+    def test_the_origin_which_is_a_root_restarts_with_a_new_epoch(self) -> None:
+        for seed in self.seeds:
+            with self.mesh(seed) as network:
+                network.kill("n0")
+                network.world.run(1.0)
+                network.world.start("n0")
+                network.publish(20)
+
+    def test_a_leaf_is_cut_off_from_its_parents_only(self) -> None:
+        for seed in self.seeds:
+            with self.mesh(seed) as network:
+                for name in ROUTERS:
+                    network.cut_datagrams("n4", name)
+                network.publish(20)
+                network.world.run(8.0)
+                # Their places at the roots are taken: the log brings the events.
+                network.world.heal_transports()
+                network.publish(20)
+                network.world.run_until(lambda: len(self.parents(network, "n4")) == 2)
+
+    def test_a_leaf_is_cut_off_from_the_network_of_clusters_only(self) -> None:
+        for seed in self.seeds:
+            with self.mesh(seed) as network:
+                received = network.state_of("n4")["received"]
+                for name in network.world.names:
+                    if name != "n4":
+                        network.world.cut("n4", name, refuse=True)
+                network.publish(20)
+                network.world.run(3.0)
+                self.assertGreater(network.state_of("n4")["received"], received)
+                for name in network.world.names:
+                    if name != "n4":
+                        network.world.heal("n4", name)
+                network.publish(5)
