@@ -141,7 +141,7 @@ class Connection:
         self._parts = PartStore()
         self._incoming = IncomingSequences()
         self._acked_at = now
-        self._unanswered = 0
+        self.path.unanswered = 0
 
     # ------------------------------------------------------------------ input
 
@@ -290,7 +290,7 @@ class Connection:
                 *(now - asked.sent_at, trip.shortest, now),
             )
             self.writer.forget_asked()
-        self._unanswered = 0
+        self.path.unanswered = 0
         for index, an in decode_ends(packet.body):
             self.buffer.acknowledge(index, an)
 
@@ -375,7 +375,7 @@ class Connection:
         if now >= self.liveness.due_at and not self.error:
             asked = self.writer.asked_since
             if asked is not None and now > asked + self._settings.least_keepalive:
-                self._unanswered += 1
+                self.path.unanswered += 1
             self._send_keepalive(now)
 
     def _is_lagging(self, now: float) -> bool:
@@ -385,7 +385,7 @@ class Connection:
         if since is not None and now >= since + settings.lag_seconds:
             return True
         most = self.liveness.most_lost(settings.least_keepalive, both_ways=True)
-        return self._unanswered > max(settings.unanswered, most)
+        return self.path.unanswered > max(settings.unanswered, most)
 
     def snapshot(self) -> dict[str, object]:
         skipped = sum(each.sender.skipped_bytes for each in self.buffer)

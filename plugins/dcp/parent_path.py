@@ -9,6 +9,7 @@ from broker.transport.arq.round_trip import RoundTrip
 #: Weights of a new sample in the mean and in the deviation, as for round trips (RFC 6298).
 _MEAN_WEIGHT: Final = 1 / 8
 _DEVIATION_WEIGHT: Final = 1 / 4
+_SUSPECT_AFTER: Final = 2
 
 
 class SmoothedTime:
@@ -52,6 +53,13 @@ class ParentPath:
         self.lost = 0
         """Ranges of its chain that did not come, at first."""
         self.bytes = 0
+        self.unanswered = 0
+        """Keep-alives without an answer since the last one."""
+
+    @property
+    def is_suspect(self) -> bool:
+        """True if the parent may be dead: a missing range does not wait for it."""
+        return self.unanswered >= _SUSPECT_AFTER
 
     def snapshot(self) -> dict[str, object]:
         return {

@@ -212,8 +212,10 @@ class SequenceReceiver(Generic[RangeT]):
             return [], None
         if now >= self._timer.given_up_at:
             return self._pass_missing_range(now), None
-        if not self._timer.take_due(now):
-            return [], None
+        # A parent may have become suspect.
+        delivered = self._advance(now)
+        if delivered or not self._timer.is_running or not self._timer.take_due(now):
+            return delivered, None
         self.nacks += 1
         assert self.current is not None
         return [], Nack(self.current, self._held.spans(MOST_LISTED))
@@ -338,16 +340,22 @@ class SequenceReceiver(Generic[RangeT]):
     def _is_certain(self) -> bool:
         """Return whether the chain of each live parent has passed the missing range."""
         assert self.current is not None
-        chains = [self._chains.get(parent) for parent in self._parents]
+        chains = [self._chains.get(parent) for parent in self._responsive_parents()]
         return bool(chains) and all(
             each is not None and each.has_passed(self.current, self.required) for each in chains
         )
+
+    def _responsive_parents(self) -> list[Hashable]:
+        return [parent for parent, path in self._parents.items() if not path.is_suspect]
 
     def _unavailable_end(self) -> int | None:
         """Return the AN up to which no live parent can send events; None: one may."""
         assert self.current is not None
         ends: list[int] = []
-        for parent in self._parents:
+        parents = self._responsive_parents()
+        if not parents:
+            return None
+        for parent in parents:
             chain = self._chains.get(parent)
             end = None if chain is None else chain.unavailable_after(self.current, self.required)
             if end is None:
@@ -355,7 +363,7 @@ class SequenceReceiver(Generic[RangeT]):
             ends.append(end)
         if self._held:
             ends.append(self._held.first_begin)
-        return min(ends, default=None)
+        return min(ends)
 
     def _skip_to(self, an: int) -> None:
         assert self.current is not None and an > self.current

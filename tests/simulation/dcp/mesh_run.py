@@ -20,6 +20,7 @@ _HIGH_LOSS = 0.2
 _MOST_GAPS = 3
 #: Of an event from the roots to the last client, without loss: ten links, and what roots differ by.
 _PAUSE = 0.3
+_SUSPECTED_WITHIN = 1.5
 
 
 @attrs.frozen
@@ -218,11 +219,12 @@ class MeshRun:
         if len(gaps) > (_MOST_GAPS if self.schedule.loss >= _HIGH_LOSS else 0):
             self.violations.extend(map(str, gaps))
         nacks = sum(node.router.nacks for node in self.mesh.nodes.values())
-        # A dead parent could have a withheld event, until it is given up.
-        if self.schedule.loss or (self.schedule.kills and self.schedule.withheld):
+        if self.schedule.loss:
             return
-        if not self.schedule.jitter and nacks:
+        # A dead parent could have a withheld event, until it is suspected.
+        may_wait = self.schedule.kills and self.schedule.withheld
+        if not self.schedule.jitter and nacks and not may_wait:
             self.violations.append(f"{nacks} NACKs without any loss")
         slowest = max(self.mesh.latencies, default=0.0)
-        if slowest > _PAUSE:
+        if slowest > (_SUSPECTED_WITHIN if may_wait else _PAUSE):
             self.violations.append(f"an event took {slowest:.3f} s without any loss")
