@@ -7,7 +7,7 @@ the parent sends events.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 
@@ -15,6 +15,7 @@ from broker.errors import BrokerError, ProtocolError
 from broker.transport.arq.mac import TAG_BYTES, Mac
 from broker.transport.arq.pacer import Pacer
 from broker.transport.socket.framing import FrameDecoder, encode_frames
+from plugins.dcp.connection_owner import IConnectionOwner
 from plugins.dcp.control import (
     MOST_MESSAGE_BYTES,
     ControlMessage,
@@ -23,8 +24,6 @@ from plugins.dcp.control import (
     encode_message,
 )
 from plugins.dcp.event_range import (
-    Description,
-    EventRange,
     SequenceKey,
     StreamRange,
     decode_range,
@@ -59,40 +58,6 @@ _MOST_REASON: Final = 64
 _ACK_PAUSE: Final = 0.01
 #: A parent lags if its copies come later than the first ones by this time.
 _LAGGING: Final = 0.02
-
-
-class IConnectionOwner(Protocol):
-    """Receives from connections. It may close them."""
-
-    def sequence_opened(self, connection: Connection, start: SequenceStart, now: float) -> None:
-        """Note a new sequence of a parent, and where its first range begins."""
-
-    def range_received(
-        self,
-        connection: Connection,
-        description: Description,
-        range_: EventRange,
-        now: float,
-        *,
-        is_repeated: bool,
-    ) -> None: ...
-
-    def end_received(
-        self, connection: Connection, key: SequenceKey, an: int, now: float
-    ) -> None: ...
-
-    def part_received(self, connection: Connection, key: SequenceKey, now: float) -> None: ...
-
-    def unavailable_received(
-        self, connection: Connection, key: SequenceKey, after: int, upto: int, now: float
-    ) -> None: ...
-
-    def control_received(
-        self, connection: Connection, message: ControlMessage, now: float
-    ) -> None: ...
-
-    def current_of(self, key: SequenceKey) -> int | None:
-        """Return the AN up to which a sequence was delivered here."""
 
 
 class Connection:
@@ -179,7 +144,7 @@ class Connection:
                 self._receive_nack(packet, now)
         else:
             self._receive_data(packet, now)
-            if flags & ACKREQ:
+            if flags & ACKREQ and not self.error:
                 self._send_ack(now, 0, packet.sequence, packet.an)
 
     def _receive_data(self, packet: Packet, now: float) -> None:
@@ -205,7 +170,8 @@ class Connection:
             key = PartKey(index, packet.previous, packet.an)
             whole = self._parts.add_part(key, body)
             if whole is None:
-                self._owner.part_received(self, description.key, now)
+                span = packet.previous, packet.an
+                self._owner.part_received(self, description.key, *span, now)
                 return
             body = whole
         elif kind != EVENTS:
@@ -269,7 +235,10 @@ class Connection:
         if index == CONTROL_INDEX:
             return self._control.current
         description = self._incoming.find(index)
-        return None if description is None else self._owner.current_of(description.key)
+        if description is None:
+            return None
+        # A sequence that is not accepted here is acknowledged, so that it is not repeated.
+        return self._owner.current_of(description.key) or 0
 
     def acknowledge_ahead(self, key: SequenceKey, now: float) -> None:
         """Let a parent that lags skip the ranges of other parents (D51, D52)."""

@@ -23,7 +23,8 @@ from broker.transport.arq.handshake import (
     create_accept,
 )
 from broker.transport.arq.wire import MIN_DATAGRAM_BYTES, NONCE_BYTES, Reason
-from plugins.dcp.connection import Connection, IConnectionOwner
+from plugins.dcp.connection import Connection
+from plugins.dcp.connection_owner import IConnectionOwner
 from plugins.dcp.packet import EXTENDED, SYN, Packet, decode, encode
 from plugins.dcp.settings import DcpSettings
 

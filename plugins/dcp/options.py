@@ -13,6 +13,8 @@ from plugins.dcp.settings import DEFAULT_MTU, DcpSettings
 
 #: A datagram on Ethernet has room for this and for the tags of the links.
 MOST_MTU = 1_432
+#: It has room for the description of each sequence, with an event beside it.
+LEAST_MTU = 1_000
 MOST_PARENTS = 8
 MIB = 2**20
 
@@ -51,7 +53,9 @@ class DcpOptions:
         "everything, so that a new child waits for nothing.",
     )
     mtu: int = setting(
-        value_kind.count(256, MOST_MTU), DEFAULT_MTU, "Bytes of a packet, without those of UDP."
+        value_kind.count(LEAST_MTU, MOST_MTU),
+        DEFAULT_MTU,
+        "Bytes of a packet, without those of UDP.",
     )
     send_buffer: int = setting(
         value_kind.size(64 * 2**10, 1024 * MIB),

@@ -50,7 +50,10 @@ class PacketWriter:
         self.sent += 1
         self.sent_bytes += len(data)
         if flags & ACKREQ:
-            self._asked[flags & KEEPALIVE, index, an] = Asked(now, self.sent)
+            key = flags & KEEPALIVE, index, an
+            # A repeated packet does not take the place of the oldest request.
+            self._asked.pop(key, None)
+            self._asked[key] = Asked(now, self.sent)
             if len(self._asked) > _MOST_ASKED:
                 del self._asked[next(iter(self._asked))]
         return len(data)

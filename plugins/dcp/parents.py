@@ -221,7 +221,9 @@ class Parents:
 
     def watch(self, state: SequenceState) -> None:
         """Note whether a range is missing in a sequence. Call it after each call of a receiver."""
-        if state.receiver is not None and state.receiver.is_incomplete:
+        # The place of an old epoch may have been given to a newer one.
+        is_known = self._sequences.get(state.description.key) is state
+        if is_known and state.receiver is not None and state.receiver.is_incomplete:
             self._incomplete[state] = None
         else:
             self._incomplete.pop(state, None)
@@ -242,6 +244,9 @@ class Parents:
             self._require(late[-1], {}, now)
             self._cover(late[-1])
         for state in list(self._incomplete):
+            self.watch(state)
+            if state not in self._incomplete:
+                continue
             assert state.receiver is not None
             ranges, nack = state.receiver.handle_timeout(now)
             self._deliver(state, ranges)

@@ -142,9 +142,11 @@ class SequenceReceiver(Generic[RangeT]):
             delivered += self._advance(now)
         return delivered
 
-    def note_part(self, now: float) -> None:
-        """Note that a part of a range has come: requests and patience begin anew."""
-        if self._timer.is_running:
+    def note_part(self, previous: int, upto: int, now: float) -> None:
+        """Note that a part of a range has come: if it is the missing one, requests and patience
+        begin anew."""
+        current = self.current
+        if self._timer.is_running and current is not None and previous <= current < upto:
             self._timer.start(now)
 
     def receive_end(self, parent: Hashable, an: int, now: float) -> list[RangeT]:

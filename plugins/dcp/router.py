@@ -268,10 +268,12 @@ class Router:
         if connection in self.parents.paths and state is not None and state.receiver is not None:
             self._take_ranges(state, state.receiver.receive_end(connection, an, now))
 
-    def part_received(self, connection: Connection, key: SequenceKey, now: float) -> None:
+    def part_received(
+        self, connection: Connection, key: SequenceKey, previous: int, upto: int, now: float
+    ) -> None:
         state = self.sequences.get(key)
         if connection in self.parents.paths and state is not None and state.receiver is not None:
-            state.receiver.note_part(now)
+            state.receiver.note_part(previous, upto, now)
             self.parents.watch(state)
 
     def unavailable_received(

@@ -67,7 +67,7 @@ class SendBuffer:
         self.dropped_bytes = 0
         """Of events that did not fit into the buffer, or got too old."""
         self.refused = 0
-        """Sequences beyond `MOST_SEQUENCES`."""
+        """Sequences beyond `MOST_SEQUENCES`, or with a description that is too long."""
         self.lagging_since: float | None = None
         """Since then the child is behind by more than the buffer."""
         self._writer = writer
@@ -101,7 +101,7 @@ class SendBuffer:
     def open(self, description: Description, start: int) -> OutgoingSequence | None:
         """Return a sequence for the child, whose first range begins at `start`.
 
-        None: the connection has all the sequences that it may have.
+        None: the connection can not have it.
         """
         found = self._by_key.get(description.key)
         if found is not None:
@@ -117,6 +117,9 @@ class SendBuffer:
         index = len(self._by_key) + 1
         sender = SequenceSender[EventRange](start, EventRange)
         opening = encode_opening(encode_message(SequenceStart(index, description, start)))
+        if len(opening) > self._writer.room // 2:
+            self.refused += 1
+            return None
         found = OutgoingSequence(index, description, sender, opening)
         self._by_key[description.key] = self._by_index[index] = found
         return found
@@ -188,7 +191,10 @@ class SendBuffer:
         found = sender or (None if sequence is None else sequence.sender)
         if found is None:
             return
+        in_parts = {id(each[1]) for each in self._parts}
         for each in found.answer(nack, now, round_trip):
+            if isinstance(each, Sent) and id(each.range) in in_parts:
+                continue
             numbers: Sequence[int] = ()
             if parts is not None and isinstance(each, Sent):
                 is_same = (each.range.previous, each.range.upto) == parts[:2]

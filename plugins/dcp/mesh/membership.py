@@ -262,6 +262,8 @@ class Membership:
         if isinstance(message, Interest) and connection in self.admission:
             self._admit(connection, message)
         elif isinstance(message, Join) and not connection.is_dialled:
+            if connection in self._children or connection in self.admission:
+                raise ProtocolError("a second join on one connection")
             self._answer_join(connection, message, now)
         elif isinstance(message, Offer | Refused) and connection.is_dialled:
             self._receive_answer(connection, message, now)

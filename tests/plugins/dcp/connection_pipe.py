@@ -72,6 +72,11 @@ class Owner:
     def end_received(self, connection: Connection, key: SequenceKey, an: int, now: float) -> None:
         self._deliver(self.receivers[key].receive_end(connection, an, now))
 
+    def part_received(
+        self, connection: Connection, key: SequenceKey, previous: int, upto: int, now: float
+    ) -> None:
+        self.receivers[key].note_part(previous, upto, now)
+
     def unavailable_received(
         self, connection: Connection, key: SequenceKey, after: int, upto: int, now: float
     ) -> None:

@@ -11,6 +11,7 @@ from broker.transport.arq.settings import constant_rate
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import ControlMessage, Interest, Join, Leaving, ParentState
 from plugins.dcp.event_range import Description
+from plugins.dcp.feedback import decode_ends
 from plugins.dcp.nack_timer import NackSettings
 from plugins.dcp.packet import ACK, KEEPALIVE, NACK, RETX, SYN, Packet
 from plugins.dcp.receiver import ReceiverSettings
@@ -97,7 +98,7 @@ def test_events_come_in_order_through_loss(seed: int) -> None:
         pipe.append(make_range(previous, an, an, document=make_document(random.randint(1, 900))))
         ans.append(an)
         pipe.run(random.choice([0.0, 0.01, 0.1]))
-    pipe.run(10.0)
+    pipe.run(30.0)
     assert pipe.child_owner.ans == ans
     assert [start.description for start in pipe.child_owner.opened] == [DESCRIPTION]
     assert pipe.sequence.sender.is_acknowledged and pipe.sequence.sender.kept_count == 0
@@ -165,10 +166,14 @@ def test_an_unavailable_range_describes_its_unknown_sequence() -> None:
     pipe.parent.buffer.pass_missing(pipe.sequence, 10)
     pipe.run(0.1)
     assert [start.description for start in pipe.child_owner.opened] == [DESCRIPTION]
-    assert pipe.child_owner.unavailable == [(KEY, 0, 10)]
+    # The first keep-alive repeats it, since it is not acknowledged yet.
+    assert set(pipe.child_owner.unavailable) == {(KEY, 0, 10)}
     assert pipe.child_owner.current_of(KEY) == 10 and pipe.child.malformed == 0
     packets = [read(data) for receiver, data in pipe.carried if receiver is pipe.child]
-    assert [each.flags & SYN for each in packets if each.flags & NACK] == [SYN]
+    assert {each.flags & SYN for each in packets if each.flags & NACK} == {SYN}
+    assert pipe.sequence.is_known
+    answers = [read(data) for receiver, data in pipe.carried if receiver is pipe.parent]
+    assert [decode_ends(each.body) for each in answers if each.sequence == 1] == [[(1, 10)]] * 2
 
 
 def test_an_unavailable_range_of_a_known_sequence_needs_no_description() -> None:
@@ -182,6 +187,52 @@ def test_an_unavailable_range_of_a_known_sequence_needs_no_description() -> None
     assert pipe.child_owner.unavailable == [(KEY, 5, 10)] and pipe.child_owner.ans == [3, 11]
     packets = [read(data) for receiver, data in pipe.carried if receiver is pipe.child]
     assert [(each.flags & SYN, each.body) for each in packets if each.flags & NACK] == [(0, b"")]
+
+
+# ------------------------------------------------------------------ lost first packets
+
+
+def drop_data(pipe: Pipe, count: int) -> list[Packet]:
+    """Let the pipe lose the first packets of sequences, and return them as they come."""
+    lost: list[Packet] = []
+
+    def drop(source: Connection, packet: Packet) -> bool:
+        if len(lost) == count or not packet.sequence or packet.flags & (ACK | KEEPALIVE):
+            return False
+        lost.append(packet)
+        return True
+
+    pipe.drops = drop
+    return lost
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_only_packet_of_a_sequence_comes_although_it_is_lost(count: int) -> None:
+    pipe = Pipe()
+    pipe.run(20.0)
+    pipe.open_sequence()
+    lost = drop_data(pipe, count)
+    pipe.append(make_range(0, 5, 3))
+    # Keep-alives come each 5 s by now.
+    pipe.run(5.0 * count + 0.1)
+    assert len(lost) == count and pipe.child_owner.ans == [3] and pipe.sequence.is_known
+    sent = pipe.parent.buffer.repaired
+    pipe.run(60.0)
+    assert pipe.parent.buffer.repaired == sent == count
+
+
+def test_a_lone_unavailable_range_comes_although_it_is_lost() -> None:
+    pipe = Pipe()
+    pipe.open_sequence()
+    lost = drop_data(pipe, 3)
+    pipe.parent.buffer.pass_missing(pipe.sequence, 10)
+    pipe.run(3.0)
+    assert len(lost) == 3 and all(each.flags & NACK for each in lost)
+    assert pipe.child_owner.current_of(KEY) == 10 and pipe.sequence.is_known
+    assert pipe.parent.buffer.unacknowledged_ends() == []
+    count = len(pipe.child_owner.unavailable)
+    pipe.run(60.0)
+    assert len(pipe.child_owner.unavailable) == count
 
 
 # ------------------------------------------------------------------ acknowledgements ahead

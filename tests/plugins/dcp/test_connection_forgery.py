@@ -147,11 +147,7 @@ def test_replayed_packets_bring_nothing_twice(seed: int) -> None:
     places = [owner.current_of(KEY) for owner in (pipe.child_owner, pipe.parent_owner)]
     events, messages = [*pipe.child_owner.events], [*pipe.child_owner.messages]
     for connection in (pipe.child, pipe.parent):
-        packets = [
-            data
-            for data in genuine_packets(pipe, connection)
-            if read(data).flags & (KEEPALIVE | ACK) != KEEPALIVE
-        ]
+        packets = genuine_packets(pipe, connection)
         random.shuffle(packets)
         received, duplicate = connection.received, connection.path.duplicate
         for data in packets:
@@ -167,6 +163,26 @@ def test_replayed_packets_bring_nothing_twice(seed: int) -> None:
     pipe.append(make_range(5, 6, 6))
     pipe.run(5.0)
     assert pipe.child_owner.ans[-1] == 6 and pipe.child.error == pipe.parent.error == ""
+
+
+def test_replayed_keepalives_end_nothing() -> None:
+    pipe = Pipe()
+    pipe.run(20.0)
+    for connection in (pipe.child, pipe.parent):
+        keepalives = [
+            data
+            for data in genuine_packets(pipe, connection)
+            if read(data).flags & (KEEPALIVE | ACK) == KEEPALIVE
+        ]
+        # The first ones promise the next one within 0.25 s. They come each 5 s by now.
+        assert read(keepalives[0]).previous == 250 and read(keepalives[-1]).previous == 5_000
+        loss = connection.liveness.loss
+        for data in reversed(keepalives[:-1]):
+            connection.receive(data, pipe.now)
+        assert connection.liveness.given_up_at > pipe.now + 10.0
+        assert connection.liveness.loss == loss
+    pipe.run(60.0)
+    assert pipe.child.error == pipe.parent.error == ""
 
 
 def test_events_of_an_unknown_sequence_are_counted() -> None:

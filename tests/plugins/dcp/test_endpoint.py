@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.transport.arq.mac import TAG_BYTES
-from broker.transport.arq.wire import HELLO, REFUSE, Reason, decode_reason
+from broker.transport.arq.wire import HELLO, OPEN, REFUSE, Reason, decode_reason
 from plugins.dcp.control import Leaving
-from plugins.dcp.packet import EXTENDED, FIN, KEEPALIVE, Packet, decode, encode
+from plugins.dcp.packet import ACK, EXTENDED, FIN, KEEPALIVE, Packet, decode, encode
 from plugins.dcp.settings import DcpSettings
 from tests.plugins.dcp.endpoint_network import Network, Node, connect, handshakes_to
 
@@ -122,6 +122,42 @@ def test_a_newer_connection_of_a_peer_replaces_the_last_one() -> None:
     assert network["p"].only.error == "" and network["p"].only is not accepted
 
 
+def test_a_connection_that_has_proven_no_key_replaces_none() -> None:
+    """A peer has begun again, and its earlier request is replayed."""
+    network = Network("c", "p")
+    connect(network)
+    (request,) = handshakes_to(network, "p", OPEN)
+    network.nodes["c"] = Node("c", network, DcpSettings(), seed="again")
+    dialled, accepted = connect(network)
+    node = network["p"]
+    assert node.only is accepted
+    node.endpoint.receive("c", request, network.now)
+    replayed = node.owner.connected_to[-1]
+    assert replayed is not accepted and accepted.error == ""
+    network.run(30.0)
+    # Its peer is silent.
+    assert replayed.error in ("silent", "lagging") and replayed.received == 0
+    assert node.only is accepted and dialled.error == accepted.error == ""
+    dialled.send_control(Leaving())
+    network.run(0.1)
+    assert node.owner.messages == [Leaving()]
+
+
+def test_forged_packets_of_a_newer_connection_replace_none() -> None:
+    network = Network("c", "p")
+    connect(network)
+    (request,) = handshakes_to(network, "p", OPEN)
+    network.nodes["c"] = Node("c", network, DcpSettings(), seed="again")
+    _, accepted = connect(network)
+    node = network["p"]
+    node.endpoint.receive("c", request, network.now)
+    replayed = node.owner.connected_to[-1]
+    for flags in (0, KEEPALIVE, FIN):
+        packet = Packet(flags | EXTENDED, 9, 5, b"", replayed.own_id)
+        node.endpoint.receive("c", encode(packet) + bytes(TAG_BYTES), network.now)
+    assert replayed.malformed == 3 and accepted.error == replayed.error == ""
+
+
 # ------------------------------------------------------------------ ends
 
 
@@ -162,6 +198,23 @@ def test_fin_is_sent_again_a_few_times_only() -> None:
     assert node.sent[sent:] == [fin] * MOST_ANSWERS
     assert decode(fin[:-TAG_BYTES]).flags & FIN
     assert node.endpoint.counts.unknown_connection == 51
+
+
+def test_only_fin_of_this_end_is_sent_again() -> None:
+    network = Network("c", "p")
+    dialled, accepted = connect(network)
+    node = network["p"]
+    network.drops = lambda receiver, data: True
+    network["c"].endpoint.close(dialled, "leaving", network.now)
+    # An acknowledgement waits when FIN of the other end comes.
+    accepted.writer.write(ACK | KEEPALIVE, 9, 5, network.now)
+    node.endpoint.receive("c", network["c"].sent[-1], network.now)
+    assert accepted.error == "leaving" and node.connections == []
+    sent = len(node.sent)
+    packet = encode(Packet(KEEPALIVE | EXTENDED, 9, 5, b"", accepted.own_id)) + bytes(TAG_BYTES)
+    for _ in range(3):
+        node.endpoint.receive("c", packet, network.now)
+    assert len(node.sent) == sent and node.endpoint.counts.unknown_connection == 3
 
 
 def test_a_packet_of_another_address_is_not_of_the_connection() -> None:

@@ -8,13 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.transport.arq.handshake import Dialler
+from broker.transport.arq.counters import HandshakeCounts
+from broker.transport.arq.handshake import (
+    Acceptor,
+    Dialler,
+    DialStep,
+    HandshakeRequest,
+    create_accept,
+)
 from broker.transport.arq.mac import TAG_BYTES
 from broker.transport.arq.wire import NONCE_BYTES, OPEN, REFUSE, Reason, decode_reason
 from plugins.dcp.endpoint import Endpoint
 from plugins.dcp.packet import decode
 from plugins.dcp.settings import DcpSettings
-from tests.plugins.dcp.endpoint_network import Network, connect, handshakes_to, wrap
+from tests.plugins.dcp.endpoint_network import Network, Node, connect, handshakes_to, wrap
 
 # ------------------------------------------------------------------ repeated and forged requests
 
@@ -80,6 +87,56 @@ def test_the_cookie_is_shorter_than_its_request() -> None:
     assert [len(data) < len(hello) for data in network["p"].sent] == [True]
 
 
+# ------------------------------------------------------------------ ids above 32 bits
+
+
+@pytest.mark.parametrize("version", [1, 9])
+def test_a_first_request_with_a_large_id_is_malformed(version: int) -> None:
+    node = Network("p")["p"]
+    hello = Dialler(2**32 + 5, bytes(NONCE_BYTES), 0, 0.0).next_datagram(0.0)
+    node.endpoint.receive("c", wrap(hello[:9] + bytes([version]) + hello[10:]), 0.0)
+    assert node.sent == [] and node.endpoint.counts.malformed == 1
+
+
+def test_a_request_with_a_cookie_and_a_large_id_is_malformed() -> None:
+    node = Network("p")["p"]
+    # It has the secret of the node: cookies for such ids are not sent.
+    acceptor = Acceptor(Random("p").randbytes, HandshakeCounts())
+    for client in (2**32, 2**64 - 1):
+        dialler = Dialler(client, bytes(NONCE_BYTES), 0, 0.0)
+        cookie = acceptor.receive(dialler.next_datagram(0.0), "c", 0.0)
+        assert isinstance(cookie, bytes) and dialler.receive(cookie) is DialStep.SEND_NOW
+        node.endpoint.receive("c", wrap(dialler.next_datagram(0.0)), 0.0)
+    assert node.endpoint.counts.malformed == 2 and node.endpoint.counts.bad_cookies == 0
+    assert node.connections == [] and node.sent == []
+
+
+def answer_dial(own_id: int) -> Node:
+    """Return a node whose dial was accepted by a listener with an id."""
+    node = Network("c")["c"]
+    acceptor = Acceptor(Random(1).randbytes, HandshakeCounts())
+    node.endpoint.dial("p", 0.0)
+    cookie = acceptor.receive(decode(node.sent[-1]).body, "c", 0.0)
+    assert isinstance(cookie, bytes)
+    client = int.from_bytes(cookie[1:9], "big")
+    node.endpoint.receive("p", wrap(cookie, client), 0.0)
+    request = acceptor.receive(decode(node.sent[-1]).body, "c", 0.0)
+    assert isinstance(request, HandshakeRequest)
+    _, accept = create_accept(request, own_id, Random(1).randbytes, 0)
+    node.endpoint.receive("p", wrap(accept, client), 0.0)
+    node.endpoint.flush(0.0)
+    return node
+
+
+def test_an_answer_with_a_large_id_fails_the_dial() -> None:
+    accepted = answer_dial(2**32 - 1)
+    assert accepted.only.remote_id == 2**32 - 1 and accepted.owner.failed_dials == []
+    for own_id in (2**32, 2**64 - 1):
+        failed = answer_dial(own_id)
+        assert failed.owner.failed_dials == ["p"] and failed.owner.connected_to == []
+        assert failed.connections == [] and not failed.endpoint.uses("p")
+
+
 # ------------------------------------------------------------------ hostile datagrams
 
 
@@ -89,7 +146,7 @@ BODIES = st.one_of(
     st.builds(
         lambda kind, client, rest: bytes([kind]) + client.to_bytes(8, "big") + rest,
         st.integers(0, 12),
-        st.integers(0, 2**32 - 1),
+        st.integers(0, 2**32 - 1) | st.integers(0, 2**64 - 1),
         st.binary(max_size=90),
     ),
 )

@@ -41,7 +41,8 @@ def with_loss(loss: float) -> Liveness:
 
 def silence_of(liveness: Liveness, interval: float) -> float:
     """Return the silence after which a peer with an interval is given up."""
-    liveness.record_keepalive(interval, 0, 0)
+    # One packet more than `with_loss` has measured.
+    liveness.record_keepalive(interval, 10**11 + 1, 10**11)
     liveness.record_received(100.0)
     return liveness.given_up_at - 100.0
 
@@ -152,6 +153,16 @@ def test_a_keepalive_that_comes_late_does_not_count() -> None:
     assert liveness.loss < loss
 
 
+def test_the_interval_of_a_replayed_keepalive_does_not_count() -> None:
+    liveness = Liveness(SETTINGS, 0.0)
+    liveness.record_keepalive(0.25, 100, 100)
+    liveness.record_keepalive(5.0, 200, 200)
+    given_up_at = liveness.given_up_at
+    for sent in (0, 100, 200):
+        liveness.record_keepalive(0.01, sent, 200)
+    assert liveness.given_up_at == given_up_at
+
+
 def test_loss_is_between_0_and_most() -> None:
     liveness = Liveness(SETTINGS, 0.0)
     for number in range(1, 100):
@@ -176,6 +187,13 @@ def test_the_packets_that_are_lost_in_a_row(loss: float, interval: float, count:
     assert with_loss(loss).most_lost(interval) == count
     share = max(loss, 0.01)
     assert share**count <= interval / 86_400 < share ** (count - 1)
+
+
+def test_the_packets_that_are_lost_in_a_row_are_bounded() -> None:
+    liveness = with_loss(0.9)
+    # The loss alone leads to log(86,400) / -log(0.9) = 107.9.
+    assert liveness.most_lost(1.0) == liveness.most_lost(0.25, both_ways=True) == 60
+    assert silence_of(liveness, 1.0) == approx(60.0)
 
 
 def test_more_are_lost_with_their_answers() -> None:

@@ -149,6 +149,21 @@ def test_a_range_that_comes_lets_the_interval_begin_anew() -> None:
     assert child.nacks_until(2.126)[0][0] == 2.125
 
 
+def test_a_part_that_comes_lets_requests_and_patience_begin_anew() -> None:
+    child = Child("a", ReceiverSettings())
+    child.core.note_part(0, 1, 0.0)
+    assert child.core.next_timeout() is None
+    child.give("a", 10, 20, 15)
+    # The pause between two parts is shorter than the delay of a request, 0.05 s.
+    for number in range(1, 1_000):
+        assert child.nacks_until(number * 0.004) == []
+        child.core.note_part(0, 1, number * 0.004)
+    assert child.core.current == 0
+    times = [at for at, _ in child.nacks_until(10.0)]
+    assert times[0] == approx(3.996 + 0.05) and len(times) > 1
+    assert child.core.current == 20 and child.core.passed == 1
+
+
 def test_a_request_lists_the_first_held_spans() -> None:
     child = Child("a")
     for number in range(1, 41):

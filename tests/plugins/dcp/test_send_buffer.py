@@ -2,67 +2,18 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from broker.transport.arq.mac import TAG_BYTES
-from broker.transport.arq.pacer import Pacer
-from broker.transport.arq.settings import ArqSettings
 from plugins.dcp.event_range import Description, EventRange, decode_range
 from plugins.dcp.incoming_sequences import decode_opening
-from plugins.dcp.packet import ACKREQ, EXTENDED_BYTES, NACK, RETX, STREAM, SYN, Packet
-from plugins.dcp.packet_writer import PacketWriter
-from plugins.dcp.parts import MissingParts, PartKey, PartStore
+from plugins.dcp.packet import ACKREQ, EXTENDED_BYTES, NACK, RETX, STREAM, SYN
+from plugins.dcp.parts import MOST_RANGE_BYTES, PartKey, PartStore
 from plugins.dcp.receiver import Nack
-from plugins.dcp.send_buffer import EVENTS, PART, OutgoingSequence, SendBuffer
+from plugins.dcp.send_buffer import EVENTS, PART
 from plugins.dcp.settings import DcpSettings
-from tests.plugins.dcp.connection_pipe import DESCRIPTION, MAC, make_range, read
+from tests.plugins.dcp.connection_pipe import DESCRIPTION, make_event, make_range
+from tests.plugins.dcp.sending_buffer import LARGE, MTU, Sending, bodies_of
 
-MTU = 300
 ROOM = MTU - EXTENDED_BYTES - TAG_BYTES
-LARGE = Random(1).randbytes(2_000)
-
-
-class Sending:
-    """A buffer, and the packets that it writes."""
-
-    def __init__(self, settings: DcpSettings | None = None) -> None:
-        settings = settings or DcpSettings(mtu=MTU)
-        self.writer = PacketWriter(7, MAC, settings.mtu)
-        pacer = Pacer(ArqSettings(), 0.0)
-        self.core = SendBuffer(self.writer, pacer, settings, lambda: 3)
-        self.sequence = self.open(DESCRIPTION)
-
-    def open(self, description: Description, start: int = 0) -> OutgoingSequence:
-        found = self.core.open(description, start)
-        assert found is not None
-        return found
-
-    def send(self, *ranges: EventRange, now: float = 0.0) -> list[Packet]:
-        for each in ranges:
-            self.core.append(self.sequence, each)
-        return self.flush(now)
-
-    def flush(self, now: float = 0.0) -> list[Packet]:
-        self.core.flush(now)
-        packets = self.writer.take_packets()
-        assert all(len(data) <= MTU for data in packets)
-        return [read(data) for data in packets]
-
-    def repair(self, now: float, current: int = 0, *numbers: int) -> list[Packet]:
-        """Return the answer to a request, for some parts of the first range if there are any."""
-        parts = MissingParts(0, 10, numbers) if numbers else None
-        self.core.answer(self.sequence.index, Nack(current, []), parts, now, 0.1)
-        return self.flush(now)
-
-
-def bodies_of(packets: list[Packet]) -> list[bytes]:
-    """Return the bodies without the description of their sequence."""
-    return [
-        decode_opening(each.body)[1] if each.flags & SYN else each.body
-        for each in packets
-        if not each.flags & STREAM
-    ]
-
 
 # ------------------------------------------------------------------ descriptions
 
@@ -171,6 +122,28 @@ def test_parts_of_another_range_do_not_limit_a_repair() -> None:
     sending.send(make_range(0, 10, 5, document=LARGE), make_range(10, 20, 15))
     packets = sending.repair(1.0, 0, 1)
     assert [(each.previous, each.an) for each in packets] == [(0, 10), (10, 20)]
+
+
+def test_a_range_above_the_most_bytes_is_stated_as_unavailable() -> None:
+    sending = Sending()
+    sending.core.acknowledge(1, 0)
+    large = make_event(8, bytes(MOST_RANGE_BYTES))
+    range_ = EventRange.of_events(0, 20, [make_event(3), large, make_event(15)])
+    packets = sending.send(range_)
+    assert [(each.flags & NACK, each.previous, each.an) for each in packets] == [
+        *((0, 0, 3), (NACK, 3, 8), (0, 8, 20)),
+    ]
+    assert bodies_of(packets)[::2] == [EVENTS + range_.entries[number] for number in (0, 2)]
+    assert sending.core.dropped_bytes == len(range_.entries[1]) and not sending.core.refused
+
+
+def test_a_range_of_the_most_bytes_is_sent_in_parts() -> None:
+    sending = Sending()
+    sending.core.acknowledge(1, 0)
+    entry_bytes = len(make_range(0, 10, 5, document=b"").entries[0])
+    packets = sending.send(make_range(0, 10, 5, document=bytes(MOST_RANGE_BYTES - entry_bytes)))
+    assert packets and not any(each.flags & NACK for each in packets)
+    assert sending.core.dropped_bytes == 0
 
 
 # ------------------------------------------------------------------ order and bounds
