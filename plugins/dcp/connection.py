@@ -67,7 +67,7 @@ class Connection:
         ids: tuple[int, int],
         mac: Mac,
         settings: DcpSettings,
-        owner: IConnectionOwner,
+        owner: IConnectionOwner[Connection],
         now: float,
         *,
         is_dialled: bool,

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeVar
 
 from plugins.dcp.control import ControlMessage, SequenceStart
 from plugins.dcp.event_range import Description, EventRange, SequenceKey
 
-if TYPE_CHECKING:
-    from plugins.dcp.connection import Connection
+ConnectionT = TypeVar("ConnectionT", contravariant=True)
 
 
-class IConnectionOwner(Protocol):
+class IConnectionOwner(Protocol[ConnectionT]):
     """Receives from connections. It may close them."""
 
-    def sequence_opened(self, connection: Connection, start: SequenceStart, now: float) -> None:
+    def sequence_opened(self, connection: ConnectionT, start: SequenceStart, now: float) -> None:
         """Note a new sequence of a parent, and where its first range begins."""
 
     def range_received(
         self,
-        connection: Connection,
+        connection: ConnectionT,
         description: Description,
         range_: EventRange,
         now: float,
@@ -28,20 +27,20 @@ class IConnectionOwner(Protocol):
     ) -> None: ...
 
     def end_received(
-        self, connection: Connection, key: SequenceKey, an: int, now: float
+        self, connection: ConnectionT, key: SequenceKey, an: int, now: float
     ) -> None: ...
 
     def part_received(
-        self, connection: Connection, key: SequenceKey, previous: int, upto: int, now: float
+        self, connection: ConnectionT, key: SequenceKey, previous: int, upto: int, now: float
     ) -> None:
         """Note that a part of a range has come, and others are missing."""
 
     def unavailable_received(
-        self, connection: Connection, key: SequenceKey, after: int, upto: int, now: float
+        self, connection: ConnectionT, key: SequenceKey, after: int, upto: int, now: float
     ) -> None: ...
 
     def control_received(
-        self, connection: Connection, message: ControlMessage, now: float
+        self, connection: ConnectionT, message: ControlMessage, now: float
     ) -> None: ...
 
     def current_of(self, key: SequenceKey) -> int | None:

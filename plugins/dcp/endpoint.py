@@ -40,7 +40,7 @@ _ROOM: Final = 0
 _MOST_ID: Final = 2**32 - 1
 
 
-class IEndpointOwner(IConnectionOwner, Protocol):
+class IEndpointOwner(IConnectionOwner[Connection], Protocol):
     def connected(self, connection: Connection, now: float) -> None:
         """A connection has begun, dialled or accepted."""
 
