@@ -202,7 +202,8 @@ class Connection:
                 self.close(f"a bad control message: {error.code}", now)
                 return
             for message in messages:
-                self._owner.control_received(self, message, now)
+                if not self.error:
+                    self._owner.control_received(self, message, now)
 
     def _receive_unavailable(self, packet: Packet, now: float) -> None:
         self._incoming.record_packet(packet.sequence)

@@ -260,6 +260,14 @@ class MeshNode:
     def close_peer(self, peer: Hashable) -> None:
         """Do nothing."""
 
+    @property
+    def sent_bytes(self) -> int:
+        return self._socket.sent_bytes
+
+    def count_interest(self) -> int:
+        """Return the number of queries behind its links."""
+        return sum(map(len, self._interest.values()))
+
     def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
         return [
             frozenset(
