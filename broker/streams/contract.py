@@ -301,7 +301,7 @@ class IStreamTransport(Interface):
         """Carry own events, which are committed and below the clearance of the instance."""
 
     def recovered(batch: FlowBatch) -> None:
-        """Handle received events that came from the log of their origin, a replica, or the feeder.
+        """Handle received events below the clearance that came from a log, or by the feeder.
 
         It is called before they are logged here. They may be older than events carried before.
         With `Guarantee.ONE_ORDER` also own events that were not handed over in 1 to 2 s.

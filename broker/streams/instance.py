@@ -226,10 +226,10 @@ class TransportInstance:
             self._matched = None, ()
 
     def recovered(self, batch: FlowBatch) -> None:
-        if self._uses_network:
-            # They came in frames, or in pages.
+        if self._uses_network:  # They came in frames, or in pages.
             self.received += len(batch.events)
-        self._call("recovered", batch)
+        for part, _ in self._cleared_parts(batch, ()):
+            self._call("recovered", part)
 
     def _cleared_parts(
         self, batch: FlowBatch, targets: Sequence[Collection[Hashable]]

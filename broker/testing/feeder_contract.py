@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 from broker.config.stacks import DEFAULT_STACK
+from broker.event.envelope import SecurityLevel
 from broker.testing.annotation_contract import AnnotationContract
 from broker.testing.datagram_network import DatagramFaults
 from broker.testing.transport_calls import TransportCalls
@@ -45,12 +46,15 @@ class FeederContract(TransportCase):
 
     @contextmanager
     def fed_network(
-        self, seed: int, latency: float = 0.001
+        self,
+        seed: int,
+        latency: float = 0.001,
+        clearance: SecurityLevel = SecurityLevel.MED,
     ) -> Iterator[tuple[TransportNetwork, TransportCalls]]:
         """Start three nodes and one outside."""
         calls = TransportCalls()
-        feed, wrap = DEFAULT_STACK, calls.wrap
-        with self.network(seed, 4, feed=feed, latency=latency, wrap=wrap) as network:
+        options: dict[str, Any] = {"feed": DEFAULT_STACK, "wrap": calls.wrap}
+        with self.network(seed, 4, latency=latency, clearance=clearance, **options) as network:
             self.isolate(network, OUTSIDE)
             yield network, calls
 
@@ -82,6 +86,19 @@ class FeederContract(TransportCase):
     @staticmethod
     def _count(network: TransportNetwork, name: str) -> tuple[int, int]:
         return network.count_requests(name), network.state_of(name)["received"]
+
+    def test_events_above_the_clearance_are_not_carried_on(self) -> None:
+        for seed in self.seeds:
+            with self.fed_network(seed, clearance=SecurityLevel.LOW) as (network, calls):
+                network.subscribe("all", "n2")
+                network.add_publisher(OUTSIDE)
+                for _ in range(5):
+                    network.publish(2, level=SecurityLevel.LOW)
+                    network.publish(1, level=SecurityLevel.MED)
+                network.settle()
+                network.check_states()
+                for number in self.fed:
+                    self.assertEqual(len(calls[f"n{number}"].recovered), 10, f"seed {seed}")
 
     def test_no_event_of_a_feeder_is_hidden_from_new_subscriptions(self) -> None:
         for seed in self.seeds:

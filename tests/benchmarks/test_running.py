@@ -48,7 +48,7 @@ def test_the_list_names_every_benchmark() -> None:
     output, _ = started("--list").communicate(timeout=30)
     assert [line.split()[0] for line in output.splitlines()] == [
         *("node", "latency", "path", "memory", "content", "links", "group", "line"),
-        *("network", "archive", "ingest", "replay", "recover", "jetstream", "rcm"),
+        *("network", "archive", "ingest", "replay", "recover", "jetstream", "rcm", "dcp"),
     ]
 
 
@@ -152,6 +152,25 @@ def test_a_quick_run_of_the_line_carries_everything(tmp_path: Path) -> None:
     assert line["between two idle neighbours, subscriber"]["link_bytes"] < 10_000
     tenth, all_of_it = line["line, a tenth wanted at c"], line["line, subscriber at c"]
     assert tenth["link_bytes"] < all_of_it["link_bytes"] / 5
+    assert list(data.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.system
+def test_a_quick_run_of_the_mesh_loses_nothing_without_loss(tmp_path: Path) -> None:
+    results, data = tmp_path / "results", tmp_path / "data"
+    data.mkdir()
+    process = started("--quick", "--results", str(results), "--data", str(data), "dcp")
+    output, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    assert "virtual time" in output
+    dcp = saved(results, "dcp")
+    lost = {(each["parents"], each["loss"]): each["missing"] for each in dcp["loss"]}
+    assert len(lost) == 4 * 3
+    assert {lost[parents, 0.0] for parents in range(1, 5)} == {0}
+    assert lost[1, 0.5] > lost[4, 0.5] > 0
+    assert all(run["documents"] == 3_000 for run in dcp["forwarding"])
+    assert all(point["arrived"] == point["chunks"] for point in dcp["tiers"])
     assert list(data.iterdir()) == []
 
 
