@@ -40,6 +40,8 @@ from plugins.dcp.settings import DcpSettings
 
 #: Seconds between two statements of the own standing.
 _STATE_SECONDS: Final = BEACON_SECONDS
+#: Time for which a circle is an alarm after it was opened.
+_CYCLE_SECONDS: Final = 60.0
 #: A child gives its permission after this time, even without another parent.
 _PERMIT_AFTER: Final = 5.0
 
@@ -74,6 +76,8 @@ class Membership:
         self.is_root = is_root
         self.cycles = 0
         """Parents in whose path this node was."""
+        self._cycle: tuple[float, str] | None = None
+        """Time and parent of the last one."""
         self.admission = Admission(settings.children)
         self.reinitialisation = Reinitialisation(random)
         self._host = host
@@ -119,7 +123,13 @@ class Membership:
             return []
         own = elements_of(self._host.name, self._diversity)
         target = self._settings.parents
-        return list(find_alarms(self._parents, self.standing, own, target, now))
+        alarms = list(find_alarms(self._parents, self.standing, own, target, now))
+        if self._cycle is not None and now < self._cycle[0] + _CYCLE_SECONDS:
+            alarms.append(
+                f"this node was in the path of its parent {self._cycle[1]}: a circle, or two nodes "
+                "of one name"
+            )
+        return alarms
 
     @property
     def is_ready(self) -> bool:
@@ -314,6 +324,7 @@ class Membership:
     def _receive_beacon(self, parent: Parent, beacon: Beacon, now: float) -> None:
         if self._host.name in beacon.path or len(beacon.path) >= MOST_LEVEL:
             self.cycles += 1
+            self._cycle = now, parent.candidate.name
             self._endpoint.close(parent.connection, "cycle", now)
             return
         loss = parent.connection.liveness.loss

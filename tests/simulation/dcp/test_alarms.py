@@ -9,6 +9,8 @@ import pytest
 
 from broker.streams.contract import FlowBatch
 from broker.testing.datagram_network import DatagramFaults
+from plugins.dcp.connection import Connection
+from plugins.dcp.mesh.selection import Candidate
 from plugins.dcp.packet import ACK, KEEPALIVE
 from plugins.dcp.settings import DcpSettings
 from tests.simulation.dcp.mesh import ALL, Mesh, MeshNode
@@ -77,6 +79,36 @@ def test_a_mesh_with_one_root_has_a_single_failure() -> None:
         mesh.add_root(name) if name == "a1" else mesh.add(name)
         mesh.run(1.0)
     wait_for(mesh, "one failure cuts this node off: node a1", 10.0)
+
+
+def test_a_circle_by_a_false_level_is_opened_and_reported() -> None:
+    """A router with children asks its own child for a place, as if it had no level."""
+    mesh = Mesh(1, DcpSettings(), DatagramFaults(), _ROOTS)
+    for name in (*_ROOTS, "b1", "c1"):
+        mesh.add_root(name, children=1) if name in _ROOTS else mesh.add(name)
+        mesh.run(4.0)
+    router, child = mesh.nodes["b1"].router, mesh.nodes["c1"]
+    assert "b1" in parents_of(child)
+
+    def confirm_any(connection: Connection, candidate: Candidate, now: float) -> None:
+        router.parents.add(connection, candidate, now)
+        connection.send_control(router.parents.interest)
+
+    with (
+        patch.object(router.membership, "_fixed_level", None),
+        patch.object(router.membership.search, "_confirm", confirm_any),
+        patch.object(router.membership, "_count_missing", lambda: 1),
+        patch.object(router.membership.search, "_count_missing", lambda: 1),
+    ):
+        router.membership.search.refused("a1", "capacity", ["c1"], mesh.now)
+        router.membership.search._try_at = mesh.now
+        mesh.nodes["b1"].changed()
+        mesh.time.run_until(lambda: "c1" in parents_of(mesh.nodes["b1"]), 10.0)
+    mesh.time.run_until(lambda: "c1" not in parents_of(mesh.nodes["b1"]), 5.0)
+    assert router.membership.cycles == 1
+    mesh.run(2.0)
+    reported = [text for _, text in mesh.nodes["b1"].reported]
+    assert any("in the path of its parent c1: a circle" in text for text in reported)
 
 
 def test_roots_that_disagree_are_named_with_the_event() -> None:
