@@ -38,10 +38,16 @@ class NackTimer:
         self._nack_at: float | None = None
         self._interval = 0.0
         self._further_since: float | None = None
+        self._requests = 0
 
     @property
     def is_running(self) -> bool:
         return self._missing_since is not None
+
+    @property
+    def is_first(self) -> bool:
+        """True from the first request to the second one."""
+        return self._requests == 1
 
     def stop(self) -> None:
         self._missing_since = None
@@ -50,6 +56,7 @@ class NackTimer:
         """Note that a range is missing since now."""
         self._missing_since, self._certain_since, self._nack_at = now, None, None
         self._further_since, self._interval = None, 0.0
+        self._requests = 0
 
     def set_certain(self, now: float) -> None:
         """Note that no parent brings the range without a request."""
@@ -79,6 +86,7 @@ class NackTimer:
             doubled = 2 * self._interval if self._interval else self._answer_time()
             self._interval = min(_MOST_INTERVAL, doubled)
         self._nack_at, self._further_since = now, None
+        self._requests += 1
         return True
 
     def _next_nack_at(self) -> float:

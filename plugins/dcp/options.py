@@ -37,6 +37,11 @@ class DcpOptions:
     parents: int = setting(
         value_kind.count(1, MOST_PARENTS), 2, "Nodes from which this node gets each event."
     )
+    parent_nodes: tuple[str, ...] = setting(
+        value_kind.list_of(value_kind.HOST_PORT, most=64),
+        (),
+        "Addresses at which this node seeks parents, instead of the roots and their descendants.",
+    )
     children: int = setting(
         value_kind.count(0, 1_000), 100, "Most nodes that this node forwards events to."
     )
@@ -51,6 +56,18 @@ class DcpOptions:
         "dynamic",
         "dynamic: this node requests the interest of its subscriptions and children; static: "
         "everything, so that a new child waits for nothing.",
+    )
+    widen_on_join: str = setting(
+        value_kind.choice("push", "refuse"),
+        "push",
+        "push: a child may have interest that this node must request of its own parents first; "
+        "refuse: it is refused.",
+    )
+    nack_targets: str = setting(
+        value_kind.choice("all", "first-then-all"),
+        "all",
+        "Parents of which a missing range is requested: all; or first the one that answers "
+        "soonest, which costs fewer bytes and, if it has lost the range too, time.",
     )
     mtu: int = setting(
         value_kind.count(LEAST_MTU, MOST_MTU),
@@ -98,4 +115,6 @@ class DcpOptions:
             send_bytes=self.send_buffer,
             diversity=self.diversity,
             is_static=self.content == "static",
+            widens=self.widen_on_join == "push",
+            asks_all=self.nack_targets == "all",
         )

@@ -18,8 +18,9 @@ from plugins.dcp.event_range import EventRange, SequenceKey
 from plugins.dcp.mesh.selection import Candidate
 from plugins.dcp.mesh.standing import Standing, elements_of
 from plugins.dcp.parent_path import ParentPath
-from plugins.dcp.receiver import ReceiverSettings, SequenceReceiver
+from plugins.dcp.receiver import SequenceReceiver
 from plugins.dcp.sequences import Sequences, SequenceState
+from plugins.dcp.settings import DcpSettings
 
 #: Time in which a first parent should select by new interest, and the same without a parent. After
 #: it the interest counts from the present places, and earlier events come from the log.
@@ -54,7 +55,7 @@ class Parents:
     def __init__(
         self,
         sequences: Sequences,
-        settings: ReceiverSettings,
+        settings: DcpSettings,
         deliver: Deliver,
         *,
         is_root: bool,
@@ -199,7 +200,7 @@ class Parents:
             return
         state = self._sequences.get(start.description.key)
         if state is None:
-            receiver = SequenceReceiver[EventRange](self.paths, self._settings)
+            receiver = SequenceReceiver[EventRange](self.paths, self._settings.receiver)
             receiver.require(0, self._least_epoch, now)
             state = SequenceState(start.description, receiver)
             if not self._sequences.add(state):
@@ -251,5 +252,13 @@ class Parents:
             ranges, nack = state.receiver.handle_timeout(now)
             self._deliver(state, ranges)
             if nack is not None:
-                for parent in self._parents.values():
-                    parent.connection.send_nack(state.description.key, nack, now)
+                for connection in self._nack_targets(state.receiver.has_asked_once):
+                    connection.send_nack(state.description.key, nack, now)
+
+    def _nack_targets(self, is_first: bool) -> list[Connection]:
+        """Return the parents of which a missing range is requested (K32)."""
+        connections = list(self._parents)
+        live = [each for each in connections if not each.path.is_suspect]
+        if self._settings.asks_all or not is_first or not live:
+            return connections
+        return [min(live, key=lambda each: each.path.round_trip.smoothed)]

@@ -228,6 +228,11 @@ class SequenceReceiver(Generic[RangeT]):
         return self._too_far + self._held.dropped
 
     @property
+    def has_asked_once(self) -> bool:
+        """True after the first request for the missing range, before the second one."""
+        return self._timer.is_first
+
+    @property
     def is_incomplete(self) -> bool:
         return self._timer.is_running
 

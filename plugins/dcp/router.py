@@ -100,7 +100,7 @@ class Router:
         self.sequences = Sequences()
         self.endpoint = Endpoint(settings, self, host.send, entropy, host.open_peer)
         self.parents = Parents(
-            *(self.sequences, settings.receiver, self._take_ranges), is_root=is_root, first_epoch=0
+            *(self.sequences, settings, self._take_ranges), is_root=is_root, first_epoch=0
         )
         self.children = Children(
             self.sequences, host.set_link_interest, self._update_queries, self.parents.when_covered

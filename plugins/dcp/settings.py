@@ -38,6 +38,10 @@ class DcpSettings:
     """Unanswered requests after which a child is closed."""
     is_static: bool = False
     """The node carries everything, whatever its children want."""
+    widens: bool = True
+    """A child may have interest that this node must request first."""
+    asks_all: bool = True
+    """The first request for a missing range goes to all parents."""
     diversity: Mapping[str, str] = attrs.field(factory=dict)
     """Things that fail together with the node: name by kind."""
     pacing: ArqSettings = ArqSettings()

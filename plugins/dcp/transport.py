@@ -115,7 +115,8 @@ class DcpTransport:
         if options.is_root:
             self._is_fed = context.request_feed()
         # At a root only their number counts.
-        roots = [self._host.find_peer(each) for each in options.roots if each != options.udp]
+        addresses = options.parent_nodes or options.roots
+        roots = [self._host.find_peer(each) for each in addresses if each != options.udp]
         if options.is_root:
             roots = list(options.roots)
         host: IRouterHost = self._host

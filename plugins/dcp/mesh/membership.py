@@ -24,6 +24,7 @@ from plugins.dcp.control import (
     Leaving,
     Offer,
     ParentState,
+    Query,
     Refused,
     Reinitialise,
 )
@@ -247,6 +248,8 @@ class Membership:
     def _admit(self, connection: Connection, message: Interest) -> None:
         level = self.level
         name, reason = self.admission.take(connection, level)
+        if not reason and not self._covers(message.queries):
+            reason = "content"
         if reason:
             connection.send_control(Refused(reason, ()))
             return
@@ -254,6 +257,12 @@ class Membership:
         self._children.add(connection, name)
         connection.send_control(_encode(self.standing))
         self._children.set_interest(connection, message.epoch, message.queries)
+
+    def _covers(self, queries: Sequence[Query]) -> bool:
+        """Return whether the node may serve these queries, or request them first (D16, D17)."""
+        present = self._parents.queries
+        is_any = self.is_root or self._settings.widens
+        return is_any or all({each, (each[0], "true()", ())} & present for each in queries)
 
     def _drop_children(self, now: float) -> None:
         """Let the level rise, and search again."""

@@ -27,7 +27,7 @@ class Node(Owner):
         """Names of the calls that were made as covered."""
         self.sequences = Sequences()
         self.core = Parents(
-            *(self.sequences, settings.receiver, self._take),
+            *(self.sequences, settings, self._take),
             is_root=is_root,
             first_epoch=first_epoch,
         )
