@@ -19,6 +19,7 @@ from plugins.dcp.mesh.selection import Candidate
 from plugins.dcp.mesh.standing import Standing, elements_of
 from plugins.dcp.parent_path import ParentPath
 from plugins.dcp.receiver import SequenceReceiver
+from plugins.dcp.recent_events import RecentEvents
 from plugins.dcp.sequences import Sequences, SequenceState
 from plugins.dcp.settings import DcpSettings
 
@@ -79,6 +80,7 @@ class Parents:
         """Lowest epoch whose query has all of the interest that counts."""
         self._widened: list[tuple[int, float]] = []
         """Epochs of wider interest that does not count yet, each with the time."""
+        self._recent = RecentEvents()
         self._incomplete: dict[SequenceState, None] = {}
         """Sequences in which a range is missing."""
         self._waiting: list[tuple[int, Callable[[], object]]] = []
@@ -200,7 +202,9 @@ class Parents:
             return
         state = self._sequences.get(start.description.key)
         if state is None:
-            receiver = SequenceReceiver[EventRange](self.paths, self._settings.receiver)
+            receiver = SequenceReceiver[EventRange](
+                self.paths, self._settings.receiver, self._recent
+            )
             receiver.require(0, self._least_epoch, now)
             state = SequenceState(start.description, receiver)
             if not self._sequences.add(state):

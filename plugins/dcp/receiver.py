@@ -23,13 +23,12 @@ from plugins.dcp.held_ranges import HeldRanges
 from plugins.dcp.nack_timer import NackSettings, NackTimer
 from plugins.dcp.parent_chain import ParentChain
 from plugins.dcp.parent_path import ParentPath
+from plugins.dcp.recent_events import FirstCopy, RecentEvents
 
 #: Ranges in a request that are not sent again.
 MOST_LISTED: Final = 32
 #: ANs ahead of the present place; a range further ahead is damaged or forged.
 MOST_JUMP: Final = 2**32
-#: Events whose hash and time of arrival are known.
-_MOST_RECENT: Final = 1_024
 
 
 RangeT = TypeVar("RangeT", bound=IRange)
@@ -59,8 +58,14 @@ class Disagreement(NamedTuple):
 class SequenceReceiver(Generic[RangeT]):
     """Puts the ranges of several parents in one order, each event once."""
 
-    def __init__(self, parents: Mapping[Hashable, ParentPath], settings: ReceiverSettings) -> None:
-        """`parents` has the paths of the live parents; its owner keeps it up to date."""
+    def __init__(
+        self,
+        parents: Mapping[Hashable, ParentPath],
+        settings: ReceiverSettings,
+        recent: RecentEvents | None = None,
+    ) -> None:
+        """`parents` has the paths of the live parents; its owner keeps it up to date. `recent` is
+        shared by all sequences of a node."""
         self.current: int | None = None
         """End of the delivered ranges."""
         self.required = EpochSteps()
@@ -74,8 +79,7 @@ class SequenceReceiver(Generic[RangeT]):
         self._parents = parents
         self._chains: dict[Hashable, ParentChain] = {}
         self._held = HeldRanges[RangeT](settings.held_bytes)
-        self._recent: dict[int, tuple[int, float, Hashable]] = {}
-        """Hash, time of arrival and parent of the last events by AN."""
+        self._recent = RecentEvents() if recent is None else recent
         self._received_at: float | None = None
         self._timer = NackTimer(parents, settings.nack)
 
@@ -266,23 +270,21 @@ class SequenceReceiver(Generic[RangeT]):
         """Count the events of a range. Return True if another parent's copy of one differs."""
         recent, known_disagreements = self._recent, len(self.disagreements)
         for an, digest in range_.digests():
-            known = recent.get(an)
+            known = recent.find(self, an)
             if known is None:
                 if self.current is not None and an <= self.current:
                     # It is older than the memory, or came from the log.
                     path.duplicate += 1
                     continue
-                recent[an] = digest, now, parent
+                recent.add(self, an, FirstCopy(digest, now, parent))
                 path.first += 1
                 path.repaired += is_repeated
-                if len(recent) > _MOST_RECENT:
-                    del recent[next(iter(recent))]
                 continue
             path.duplicate += 1
-            if not is_repeated and known[2] != parent:
-                path.skew.add_sample(now - known[1])
-            if known[0] != digest:
-                self.disagreements.append(Disagreement(an, known[2], parent))
+            if not is_repeated and known.parent != parent:
+                path.skew.add_sample(now - known.received_at)
+            if known.digest != digest:
+                self.disagreements.append(Disagreement(an, known.parent, parent))
         return len(self.disagreements) > known_disagreements
 
     def _trusted_parts(self, range_: RangeT, epochs: EpochSteps) -> list[RangeT]:
