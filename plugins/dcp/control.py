@@ -5,6 +5,7 @@ Each is preceded by its length (`broker.transport.socket.framing`).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -20,6 +21,8 @@ from plugins.dcp.packet import MOST_AN
 MOST_MESSAGE_BYTES: Final = 4 << 20
 #: Queries of one node.
 MOST_QUERIES: Final = 10_000
+#: Characters of them in sum.
+MOST_QUERY_BYTES: Final = 1 << 20
 #: Sequences that one parent describes.
 MOST_SEQUENCES: Final = 10_000
 #: Children that a refusal names.
@@ -144,6 +147,12 @@ def decode_start(data: bytes) -> SequenceStart:
         return _START.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"the description of a sequence: {error}") from None
+
+
+def fit_into_message(queries: Collection[Query]) -> bool:
+    """Return whether queries can be sent. More are requested as everything."""
+    size = sum(len(pattern) + len(text) for pattern, text, _ in queries)
+    return len(queries) <= MOST_QUERIES and size <= MOST_QUERY_BYTES
 
 
 def to_query(interest: CarriedInterest) -> Query:

@@ -21,6 +21,7 @@ from plugins.dcp.control import (
     Interest,
     Query,
     SequenceStart,
+    fit_into_message,
     to_query,
 )
 from plugins.dcp.endpoint import Endpoint
@@ -303,7 +304,7 @@ class Router:
 
     def _update_queries(self) -> None:
         wanted = {*self._own.values(), *self.children.queries}
-        if self._settings.is_static:
+        if self._settings.is_static or not fit_into_message(wanted):
             wanted = {(pattern, "true()", ()) for pattern in self._host.patterns}
         self.parents.set_queries(wanted, self._now)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from broker.testing.datagram_network import DatagramFaults
 from plugins.dcp.settings import DcpSettings
 from tests.simulation.dcp.mesh import ALL, Mesh, modulo
@@ -66,3 +68,20 @@ def test_a_missing_range_may_be_requested_of_one_parent_first() -> None:
             child.connection.buffer.repaired for root in roots for child in root.children
         )
     assert resent[False] <= 0.6 * resent[True]
+
+
+def test_more_queries_than_a_message_has_room_for_are_requested_as_everything() -> None:
+    with patch("plugins.dcp.control.MOST_QUERIES", 5):
+        mesh = make_mesh(widens=True)
+        leaf = mesh.add("c1")
+        for number in range(2, 10):
+            leaf.subscribe(f"s{number}", modulo(number, 1))
+        mesh.time.run_until(lambda: bool(leaf.router.parents.paths), 20.0)
+        assert {query for _, query, _ in leaf.router.parents.queries} == {"true()"}
+        for number in range(2, 7):
+            leaf.unsubscribe(f"s{number}")
+        assert len(leaf.router.parents.queries) == 3
+        mesh.publish(FLOW, 1, list(range(1, 30)))
+        mesh.run(2.0)
+        mesh.check_ends()
+        assert mesh.violations == []
