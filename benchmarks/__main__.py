@@ -40,6 +40,7 @@ NAMES: Final = (
     "recover",
     "jetstream",
     "rcm",
+    "dcp",
 )
 #: In seconds, before each benchmark.
 IDLE_TIMEOUT: Final = 60.0

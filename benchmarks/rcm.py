@@ -8,17 +8,13 @@ speed.
 from __future__ import annotations
 
 import asyncio
-import gc
-import multiprocessing
-import signal
 import time
-from collections.abc import Callable
-from multiprocessing.pool import AsyncResult, Pool
 from typing import Any, Final
 
 import attrs
 
 from benchmarks.harness.context import BenchmarkContext
+from benchmarks.harness.parallel_runs import ParallelRuns, parallel_runs
 from benchmarks.harness.report import Report
 from benchmarks.sites import (
     awareness,
@@ -82,9 +78,8 @@ def run(context: BenchmarkContext) -> Report:
         fan_out.measure_all(),
     )
     begin = time.perf_counter()
-    # A fork would copy the state of the caller. The end of the block ends all processes.
-    with multiprocessing.get_context("spawn").Pool(initializer=_begin_process) as pool:
-        results = _measure(_Runs(pool, context), context.quick)
+    with parallel_runs(context) as runs:
+        results = _measure(runs, context.quick)
     return report(results, floors, time.perf_counter() - begin, quick=context.quick)
 
 
@@ -94,41 +89,7 @@ def _measure_tcp(context: BenchmarkContext) -> Awareness:
     return asyncio.run(awareness.measure_over_tcp(seconds))
 
 
-class _Runs:
-    """Runs in the processes of a pool, with a count of those that have ended."""
-
-    def __init__(self, pool: Pool, context: BenchmarkContext) -> None:
-        self._pool = pool
-        self._context = context
-        self._started = self._ended = 0
-
-    def start(self, measure: Callable[..., Any], *arguments: object) -> AsyncResult[Any]:
-        self._started += 1
-        return self._pool.apply_async(_run_alone, (measure, *arguments))
-
-    def wait(self, run: AsyncResult[Any]) -> Any:
-        result = run.get()
-        self._ended += 1
-        self._context.report_progress(f"{self._ended} of {self._started} runs")
-        return result
-
-
-def _begin_process() -> None:
-    gc.disable()
-    # The caller ends the processes.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _run_alone(measure: Callable[..., Any], *arguments: object) -> Any:
-    """Run in a process of the pool, and free what the run leaves behind."""
-    try:
-        return measure(*arguments)
-    finally:
-        gc.collect()
-
-
-def _measure(runs: _Runs, quick: bool) -> Results:
+def _measure(runs: ParallelRuns, quick: bool) -> Results:
     seconds = _QUICK if quick else awareness.HOUR
     # The longest first.
     long = runs.start(long_run.measure, 0.2 if quick else long_run.HOURS)

@@ -16,7 +16,7 @@ class Finding:
     value: float
     unit: str
     paper: str = ""
-    """Value of the RCM paper, or empty."""
+    """Value of the paper, or empty."""
     least: float | None = None
     most: float | None = None
 

@@ -1,0 +1,27 @@
+"""One router of a mesh in a process of its own: it forwards a root's events to its children."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, cast
+
+from twisted.internet import reactor as the_reactor
+
+from benchmarks.meshes.udp_node import PATIENT, UdpNode
+
+reactor = cast(Any, the_reactor)
+
+
+def start(task: dict[str, Any]) -> None:
+    node = UdpNode(reactor, "router", PATIENT, [tuple(task["parent"])], 1)
+    print(json.dumps({"says": "ready", "address": node.address}), flush=True)
+
+
+def main() -> None:
+    reactor.callWhenRunning(start, json.loads(sys.stdin.readline()))
+    reactor.run()
+
+
+if __name__ == "__main__":
+    main()

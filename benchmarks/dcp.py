@@ -1,0 +1,149 @@
+"""The DCP paper's experiments: loss and latency over parents, two tiers, and forwarding.
+
+Loss and forwarding run over UDP on loopback. The others run in virtual time, where clocks and
+sockets are simulated; their runs share the processors, since no figure depends on the speed.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import attrs
+
+from benchmarks.harness.context import BenchmarkContext
+from benchmarks.harness.parallel_runs import ParallelRuns, parallel_runs
+from benchmarks.harness.report import Report
+from benchmarks.meshes import ahead, content, forwarding, latency, loss, tiers
+from benchmarks.meshes.ahead import AheadRun
+from benchmarks.meshes.content import ContentRun
+from benchmarks.meshes.forwarding import Forwarding
+from benchmarks.meshes.latency import LatencyPoint
+from benchmarks.meshes.loss import LossPoint
+from benchmarks.meshes.tiers import TierPoint
+from benchmarks.sites.finding import make_sheet
+
+DESCRIPTION: Final = "meshes: loss and latency by parents, two tiers, forwarding, content"
+
+#: Events or chunks of each quick run in virtual time.
+_QUICK: Final = 100
+_QUICK_LOSSES: Final = (0.0, 0.1, 0.3)
+
+
+@attrs.frozen
+class OverUdp:
+    """Results of the experiments over UDP."""
+
+    forwarding: list[Forwarding]
+    loss: list[LossPoint]
+
+
+@attrs.frozen
+class InVirtualTime:
+    """Results of the experiments in virtual time."""
+
+    latency: list[LatencyPoint]
+    tiers: list[TierPoint]
+    content: list[ContentRun]
+    ahead: list[AheadRun]
+
+
+def run(context: BenchmarkContext) -> Report:
+    over_udp = OverUdp(forwarding.measure_all(context), loss.measure(context))
+    begin = time.perf_counter()
+    with parallel_runs(context) as runs:
+        in_virtual_time = _measure(runs, context.quick)
+    return report(over_udp, in_virtual_time, time.perf_counter() - begin, quick=context.quick)
+
+
+def _measure(runs: ParallelRuns, quick: bool) -> InVirtualTime:
+    chunks = _QUICK if quick else tiers.CHUNKS
+    # The longest first.
+    two_tiers = [
+        runs.start(tiers.measure, each, chunks)
+        for each in (_QUICK_LOSSES if quick else tiers.LOSSES)
+    ]
+    events = _QUICK if quick else latency.EVENTS
+    latencies = [
+        runs.start(latency.measure, parents, each, events)
+        for parents in reversed(latency.PARENTS)
+        for each in (_QUICK_LOSSES if quick else latency.LOSSES)
+    ]
+    events = _QUICK if quick else ahead.EVENTS
+    aheads = [runs.start(ahead.measure, is_ahead, events) for is_ahead in (True, False)]
+    events = 2 * _QUICK if quick else content.EVENTS
+    contents = [runs.start(content.measure, each, events) for each in ("dynamic", "static")]
+    points: list[LatencyPoint] = [runs.wait(each) for each in latencies]
+    return InVirtualTime(
+        sorted(points, key=lambda each: (each.parents, each.loss)),
+        [runs.wait(each) for each in two_tiers],
+        [runs.wait(each) for each in contents],
+        [runs.wait(each) for each in aheads],
+    )
+
+
+def report(
+    over_udp: OverUdp, in_virtual_time: InVirtualTime, real_seconds: float, *, quick: bool
+) -> Report:
+    found = [
+        *loss.findings(over_udp.loss),
+        *latency.findings(in_virtual_time.latency),
+        *tiers.findings(in_virtual_time.tiers),
+        *forwarding.findings(over_udp.forwarding),
+        *content.findings(in_virtual_time.content),
+        *ahead.findings(in_virtual_time.ahead),
+    ]
+    missed = sum(each.verdict == "MISSED" for each in found)
+    return Report(
+        name="dcp",
+        sheets=[
+            make_sheet("Experiments of the DCP paper", found, quick=quick),
+            loss.make_sheet(over_udp.loss, quick=quick),
+            latency.make_sheet(in_virtual_time.latency),
+            tiers.make_sheet(in_virtual_time.tiers),
+            forwarding.make_sheet(over_udp.forwarding),
+            content.make_sheet(in_virtual_time.content),
+            ahead.make_sheet(in_virtual_time.ahead),
+        ],
+        floors=[],
+        notes=[
+            f"missed: {missed} of {len(found)}" if missed else "no figure is missed",
+            "datagrams are lost where they are received: at random, seeded, and independently for "
+            "each link and direction, answers and keep-alives too",
+            "matching is a fake in all experiments: it selects everything, or each tenth event",
+            "loss: the root, all routers and the client of a point are in one process; only the "
+            "client loses datagrams; it requests nothing again, and goes on without an event that "
+            "no parent has brought for 10 ms; 250 events/s, each in a datagram of its own; four "
+            "points at a time in each of two processes; keep-alives at least 2 s apart",
+            f"bounds of f^k: exact binomial, {100 * loss.CONFIDENCE:g} % between them; dropped by "
+            "the system: refused at sending, or without room in the receive buffer (/proc/net/udp)",
+            f"latency: one root, {1e3 * latency.DELAY:g} ms a link, loss between routers and "
+            "client in both directions, default settings; added: over the mean without loss",
+            "two tiers: each chunk counts that the client has delivered in order a second after "
+            "the last one was published; bandwidth is not limited",
+            "forwarding: the router is alone in its process; root and leaves share another one, "
+            "and the root publishes as fast as the slowest leaf gets the documents; the leaves "
+            "decode and acknowledge; the figure is of the median run",
+            "content: two roots, two routers, a client that selects a tenth of 200 events/s; bytes "
+            "of all datagrams, without the headers of UDP and IP",
+            f"ahead: two roots are the parents, and one gets each event {1e3 * ahead.BEHIND:g} ms "
+            "late; 100 events/s; without acknowledgements ahead a requested one still lets the "
+            "parent skip events",
+            f"those in virtual time took {real_seconds:.0f} s of real time",
+        ],
+        figures={
+            "findings": [each.as_json() for each in found],
+            "loss": [attrs.asdict(each) for each in over_udp.loss],
+            "forwarding": [attrs.asdict(each) for each in over_udp.forwarding],
+            **attrs.asdict(in_virtual_time),
+        },
+        draw=lambda figure: _draw(over_udp, in_virtual_time, figure),
+    )
+
+
+def _draw(over_udp: OverUdp, in_virtual_time: InVirtualTime, figure: Any) -> None:
+    figure.set_size_inches(16, 5)
+    left, middle, right = figure.subplots(1, 3)
+    loss.draw(over_udp.loss, left)
+    latency.draw(in_virtual_time.latency, middle)
+    tiers.draw(in_virtual_time.tiers, right)

@@ -1,0 +1,1 @@
+"""Experiments of `benchmarks.dcp`: the runs, their figures and plots."""
