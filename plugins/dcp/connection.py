@@ -254,6 +254,7 @@ class Connection:
         asked = self.writer.find_asked(packet.flags, packet.sequence, packet.an)
         if asked is not None:
             self.path.round_trip.add_sample(now - asked.sent_at, now)
+            self.liveness.record_answer(asked.sent, packet.previous)
             trip = self.path.round_trip
             self._pacer.record_delivery(
                 *(asked.sent_at, asked.sent, packet.previous),

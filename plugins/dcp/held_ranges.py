@@ -20,6 +20,8 @@ class HeldRanges(Generic[RangeT]):
         self.dropped = 0
         self._most_bytes = most_bytes
         self._ranges: list[RangeT] = []
+        self._received_at: list[float] = []
+        """Of each range."""
         self._bytes = 0
 
     def __bool__(self) -> bool:
@@ -32,7 +34,12 @@ class HeldRanges(Generic[RangeT]):
     def first_begin(self) -> int:
         return self._ranges[0].previous
 
-    def add(self, range_: RangeT) -> bool:
+    @property
+    def first_received_at(self) -> float:
+        """Time at which the first range came: since then an earlier one is known to be missing."""
+        return self._received_at[0]
+
+    def add(self, range_: RangeT, now: float) -> bool:
         """Add a range, unless an earlier one has all of it.
 
         Return True if another range is missing between it and those that were held.
@@ -43,9 +50,11 @@ class HeldRanges(Generic[RangeT]):
             return False
         is_apart = place == len(ranges) > 0 and ranges[-1].upto < range_.previous
         ranges.insert(place, range_)
+        self._received_at.insert(place, now)
         self._bytes += range_.size
         while len(ranges) > MOST_HELD or self._bytes > self._most_bytes:
             self._bytes -= ranges.pop().size
+            self._received_at.pop()
             self.dropped += 1
         return is_apart
 
@@ -62,11 +71,11 @@ class HeldRanges(Generic[RangeT]):
                 following.append(each if each.previous == current else each.after(current))
                 current = each.upto
         if count:
-            del self._ranges[:count]
+            del self._ranges[:count], self._received_at[:count]
         return following
 
     def take_all(self) -> list[RangeT]:
-        taken, self._ranges, self._bytes = self._ranges, [], 0
+        taken, self._ranges, self._received_at, self._bytes = self._ranges, [], [], 0
         return taken
 
     def spans(self, most: int) -> list[tuple[int, int]]:

@@ -9,6 +9,8 @@ from plugins.dcp.parent_path import SmoothedTime
 from plugins.dcp.settings import DcpSettings
 
 _SILENT_INTERVALS: Final = 3
+#: Seconds: a busy process may stall. A missing range does not wait for a suspect parent.
+_LEAST_SILENCE: Final = 2.0
 #: A living peer is given up at most once in this time, in seconds.
 _FALSE_END_SECONDS: Final = 86_400.0
 #: The measurement begins as if of so many packets so many had been lost.
@@ -24,6 +26,32 @@ _MEMORY: Final = 500.0
 CONTROL_INTERVAL: Final = 0.1
 
 
+class _LossCount:
+    """Packets in one direction, of which the older ones count less."""
+
+    def __init__(self) -> None:
+        self._counted: tuple[int, int] = (0, 0)
+        """Packets up to the last sample: sent, and received."""
+        self._sent = self._lost = 0.0
+
+    def add(self, sent: int, received: int) -> bool:
+        """Return False for a sample that is no newer than the last one."""
+        count = sent - self._counted[0]
+        if count <= 0:
+            return False
+        lost = min(max(count - (received - self._counted[1]), 0), count)
+        kept = max(0.0, 1 - count / _MEMORY)
+        self._sent = kept * self._sent + count
+        self._lost = kept * self._lost + lost
+        self._counted = sent, received
+        return True
+
+    @property
+    def share(self) -> float:
+        share = (self._lost + _FIRST_LOST) / (self._sent + _FIRST_SENT)
+        return min(max(share, _LEAST_LOSS), _MOST_LOSS)
+
+
 class Liveness:
     """The interval of keep-alives follows the pace of the stream, and the patience the loss."""
 
@@ -37,16 +65,12 @@ class Liveness:
         self._data_at = now
         self._interval = settings.least_keepalive
         self._peer_interval = 1.0
-        self._counted: tuple[int, int] = (0, 0)
-        """Packets up to the peer's last keep-alive: sent there, and received here."""
-        self._sent = self._lost = 0.0
-        """Packets of the peer, of which the older ones count less."""
+        self._incoming, self._outgoing = _LossCount(), _LossCount()
 
     @property
     def loss(self) -> float:
         """Measured share of packets that are lost on the way here."""
-        share = (self._lost + _FIRST_LOST) / (self._sent + _FIRST_SENT)
-        return min(max(share, _LEAST_LOSS), _MOST_LOSS)
+        return self._incoming.share
 
     def record_received(self, now: float) -> None:
         self.received_at = now
@@ -76,15 +100,13 @@ class Liveness:
     def record_keepalive(self, interval: float, sent: int, received: int) -> None:
         """Record a keep-alive: the peer's interval, and the packets sent there and received here
         before it."""
-        count = sent - self._counted[0]
-        if count > 0:
+        if self._incoming.add(sent, received):
             # Else it is late, or repeated.
             self._peer_interval = min(max(interval, 0.01), 60.0)
-            lost = min(max(count - (received - self._counted[1]), 0), count)
-            kept = max(0.0, 1 - count / _MEMORY)
-            self._sent = kept * self._sent + count
-            self._lost = kept * self._lost + lost
-            self._counted = sent, received
+
+    def record_answer(self, sent: int, received: int) -> None:
+        """Record an acknowledgement: packets sent here before its request, and received there."""
+        self._outgoing.add(sent, received)
 
     def hasten(self, seconds: float) -> None:
         """Let the next keep-alive come at the latest so long after the last one."""
@@ -95,7 +117,7 @@ class Liveness:
         less than once a day, if one is sent in each interval."""
         loss = self.loss
         if both_ways:
-            loss = 1 - (1 - loss) ** 2
+            loss = min(_MOST_LOSS, 1 - (1 - loss) * (1 - self._outgoing.share))
         return min(_MOST_LOST, ceil(log(_FALSE_END_SECONDS / interval) / -log(loss)))
 
     @property
@@ -103,4 +125,4 @@ class Liveness:
         """Return the time at which the peer has been silent for too long."""
         count = max(_SILENT_INTERVALS, self.most_lost(self._peer_interval))
         silence = self._peer_interval * count
-        return self.received_at + max(silence, _SILENT_INTERVALS * self._settings.least_keepalive)
+        return self.received_at + max(silence, _LEAST_SILENCE)

@@ -34,6 +34,7 @@ class NackTimer:
         self._parents = parents
         self._settings = settings
         self._missing_since: float | None = None
+        self._noticed_at = 0.0
         self._certain_since: float | None = None
         self._nack_at: float | None = None
         self._interval = 0.0
@@ -52,9 +53,10 @@ class NackTimer:
     def stop(self) -> None:
         self._missing_since = None
 
-    def start(self, now: float) -> None:
-        """Note that a range is missing since now."""
-        self._missing_since, self._certain_since, self._nack_at = now, None, None
+    def start(self, now: float, since: float) -> None:
+        """Note a missing range. The patience with it began at `since`."""
+        self._noticed_at, self._missing_since = now, since
+        self._certain_since = self._nack_at = None
         self._further_since, self._interval = None, 0.0
         self._requests = 0
 
@@ -98,7 +100,7 @@ class NackTimer:
                 return repeated_at
             delay = self._fast_delay() if is_certain else self._slow_delay()
             return min(repeated_at, max(self._further_since, self._nack_at) + delay)
-        slow = self._missing_since + self._slow_delay()
+        slow = self._noticed_at + self._slow_delay()
         if self._certain_since is None:
             return slow
         return min(slow, self._certain_since + self._fast_delay())

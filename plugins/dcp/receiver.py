@@ -133,7 +133,7 @@ class SequenceReceiver(Generic[RangeT]):
         delivered: list[RangeT] = []
         for part in (range_,) if is_trusted else self._trusted_parts(range_, chain.epochs):
             if part.previous > self.current:
-                if self._held.add(part) and is_trusted:
+                if self._held.add(part, now) and is_trusted:
                     self._timer.note_further(now)
             elif part.upto > self.current:
                 # The usual case.
@@ -151,7 +151,7 @@ class SequenceReceiver(Generic[RangeT]):
         begin anew."""
         current = self.current
         if self._timer.is_running and current is not None and previous <= current < upto:
-            self._timer.start(now)
+            self._timer.start(now, now)
 
     def receive_end(self, parent: Hashable, an: int, now: float) -> list[RangeT]:
         """Note that a parent has sent all up to an AN."""
@@ -196,14 +196,14 @@ class SequenceReceiver(Generic[RangeT]):
         self.required.add(an, epoch)
         for range_ in self._held.take_all():
             if range_.upto <= an:
-                self._hold(range_)
+                self._hold(range_, now)
                 continue
             rest = range_
             if range_.previous < an:
-                self._hold(range_.until(an))
+                self._hold(range_.until(an), now)
                 rest = range_.after(an)
             for each in rest.single_events():
-                self._hold(each)
+                self._hold(each, now)
         return self._advance(now)
 
     # ------------------------------------------------------------------ time
@@ -305,10 +305,10 @@ class SequenceReceiver(Generic[RangeT]):
 
     # ------------------------------------------------------------------ held ranges
 
-    def _hold(self, range_: RangeT) -> None:
+    def _hold(self, range_: RangeT, now: float) -> None:
         assert self.current is not None
         if range_.upto > self.current:
-            self._held.add(range_)
+            self._held.add(range_, now)
 
     def _advance(self, now: float) -> list[RangeT]:
         """Return held ranges that follow. Pass missing ranges that no parent has."""
@@ -323,7 +323,8 @@ class SequenceReceiver(Generic[RangeT]):
                 break
             self._skip_to(end)
         if delivered or not self._timer.is_running:
-            self._timer.start(now)
+            # The patience with several missing ranges is not that with one after another.
+            self._timer.start(now, self._held.first_received_at if self._held else now)
         if self._is_certain():
             self._timer.set_certain(now)
         return delivered

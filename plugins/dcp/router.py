@@ -208,7 +208,6 @@ class Router:
         self.membership.handle_timeout(now)
 
     def stop(self, now: float) -> None:
-        """Leave the mesh."""
         self.membership.search.stop()
         for connection in self.endpoint:
             self.endpoint.close(connection, "leaving", now)
@@ -220,14 +219,16 @@ class Router:
             self._forward(state, range_)
         self.parents.watch(state)
         receiver = state.receiver
+        current = 0 if receiver is None else receiver.current or 0
+        if state.end is not None and current > state.end:
+            # The end so far is missing at all parents: the node asks the log for it.
+            self._forward(state, EventRange(current, current))
         if receiver is not None and receiver.disagreements:
             self.disagreements += len(receiver.disagreements)
             an, first, other = receiver.disagreements[-1]
-            names = [self.parents.name_of(each) for each in (first, other)]
-            self._disagreement = (
-                f"roots disagree about {state.description.flow} {state.description.epoch}:{an}: "
-                f"the copies of {names[0]} and {names[1]} differ"
-            )
+            names = " and ".join(self.parents.name_of(each) for each in (first, other))
+            place = f"{state.description.flow} {state.description.epoch}:{an}"
+            self._disagreement = f"roots disagree about {place}: the copies of {names} differ"
             receiver.disagreements.clear()
 
     def _forward(self, state: SequenceState, range_: EventRange) -> None:

@@ -22,7 +22,7 @@ def make_range(previous: int, upto: int) -> EventRange:
 def hold(*bounds: tuple[int, int], most_bytes: int = PLENTY) -> HeldRanges[EventRange]:
     held = HeldRanges[EventRange](most_bytes)
     for previous, upto in bounds:
-        held.add(make_range(previous, upto))
+        held.add(make_range(previous, upto), 0.0)
     return held
 
 
@@ -59,8 +59,8 @@ def test_the_first_of_two_equal_ranges_is_kept() -> None:
         for document in (b"first", b"other")
     )
     held = HeldRanges[EventRange](PLENTY)
-    held.add(first)
-    held.add(other)
+    held.add(first, 0.0)
+    held.add(other, 0.0)
     assert held.take_all() == [first]
 
 
@@ -109,9 +109,9 @@ def test_the_furthest_are_dropped_for_nearer_bytes() -> None:
     size = make_range(10, 12).size
     held = hold((40, 42), (30, 32), (20, 22), most_bytes=3 * size)
     assert held.dropped == 0
-    held.add(make_range(10, 12))
+    held.add(make_range(10, 12), 0.0)
     assert spans_of(held) == [(10, 12), (20, 22), (30, 32)]
-    held.add(make_range(50, 52))
+    held.add(make_range(50, 52), 0.0)
     assert spans_of(held) == [(10, 12), (20, 22), (30, 32)]
     assert held.dropped == 2
 
@@ -119,7 +119,7 @@ def test_the_furthest_are_dropped_for_nearer_bytes() -> None:
 def test_the_number_of_ranges_is_bounded() -> None:
     held = HeldRanges[EventRange](PLENTY)
     for number in range(MOST_HELD + 10):
-        held.add(EventRange(2 * number, 2 * number + 1))
+        held.add(EventRange(2 * number, 2 * number + 1), 0.0)
     assert len(spans_of(held)) == MOST_HELD
     assert held.dropped == 10
     assert spans_of(held)[-1] == (2 * MOST_HELD - 2, 2 * MOST_HELD - 1)
@@ -128,19 +128,19 @@ def test_the_number_of_ranges_is_bounded() -> None:
 def test_taken_ranges_free_their_room() -> None:
     held = hold(most_bytes=make_range(10, 13).size)
     for number in range(10, 100, 10):
-        held.add(make_range(number, number + 3))
+        held.add(make_range(number, number + 3), 0.0)
         assert held.take_following(number + 1) != []
-        held.add(make_range(number, number + 3))
+        held.add(make_range(number, number + 3), 0.0)
         assert held.take_following(number + 5) == []
-        held.add(make_range(number, number + 3))
+        held.add(make_range(number, number + 3), 0.0)
         assert len(held.take_all()) == 1
     assert held.dropped == 0
 
 
 def test_streams_lead_on_byte_by_byte() -> None:
     held = HeldRanges[StreamRange](PLENTY)
-    held.add(StreamRange(4, 8, b"efgh"))
-    held.add(StreamRange(2, 6, b"cdef"))
+    held.add(StreamRange(4, 8, b"efgh"), 0.0)
+    held.add(StreamRange(2, 6, b"cdef"), 0.0)
     assert held.take_following(1) == []
     taken = held.take_following(3)
     assert b"".join(each.data for each in taken) == b"defgh"
@@ -158,7 +158,7 @@ def test_each_an_is_taken_once_and_in_order(seed: int) -> None:
     current, found = 0, list[int]()
     arrived: set[int] = set()
     for piece in pieces:
-        held.add(piece)
+        held.add(piece, 0.0)
         arrived.update(range(piece.previous + 1, piece.upto + 1))
         taken = held.take_following(current)
         found += ans_of(taken)

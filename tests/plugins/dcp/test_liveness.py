@@ -198,6 +198,8 @@ def test_the_packets_that_are_lost_in_a_row_are_bounded() -> None:
 
 def test_more_are_lost_with_their_answers() -> None:
     liveness = with_loss(0.2)
+    # Of the answers as many are lost.
+    liveness.record_answer(10_000, 8_000)
     # 1 - 0.8 ** 2 = 0.36: log(86,400) / -log(0.36) = 11.1.
     assert liveness.most_lost(1.0, both_ways=True) == 12
 
@@ -208,7 +210,7 @@ def test_more_are_lost_with_their_answers() -> None:
 @pytest.mark.parametrize(
     ("loss", "interval", "silence"),
     [
-        *((0.0, 0.25, 0.75), (0.0, 1.0, 3.0), (0.0, 5.0, 15.0)),
+        *((0.0, 0.25, 2.0), (0.0, 1.0, 3.0), (0.0, 5.0, 15.0)),
         *((0.2, 0.25, 2.0), (0.2, 1.0, 8.0), (0.2, 5.0, 35.0)),
     ],
 )
@@ -230,6 +232,6 @@ def test_each_packet_ends_the_silence() -> None:
 
 def test_the_interval_of_a_peer_is_bounded() -> None:
     assert silence_of(with_loss(0.0), 1e9) == silence_of(with_loss(0.0), 60.0) == approx(180.0)
-    # Three of the own intervals pass at least.
+    # A busy process may stall for so long.
     for interval in (-5.0, 0.0, 0.001):
-        assert silence_of(with_loss(0.0), interval) == approx(0.75)
+        assert silence_of(with_loss(0.0), interval) == approx(2.0)

@@ -17,7 +17,7 @@ def make_timer(
     """Return a timer that runs since 1.0."""
     parents: dict[Hashable, ParentPath] = dict(enumerate(paths))
     timer = NackTimer(parents, settings or NackSettings())
-    timer.start(1.0)
+    timer.start(1.0, 1.0)
     if certain_at is not None:
         timer.set_certain(certain_at)
     return timer
@@ -47,7 +47,7 @@ def requests_until(timer: NackTimer, end: float) -> list[float]:
 def test_a_timer_that_does_not_run() -> None:
     timer = NackTimer({}, NackSettings())
     assert not timer.is_running and timer.next_timeout() is None
-    timer.start(1.0)
+    timer.start(1.0, 1.0)
     assert timer.is_running and timer.given_up_at == 3.0
     timer.stop()
     assert not timer.is_running and timer.next_timeout() is None
@@ -130,7 +130,7 @@ def test_no_request_is_due_at_the_end_of_the_patience() -> None:
 def test_another_missing_range_begins_anew() -> None:
     timer = make_timer(make_path(trip=0.04), certain_at=1.0)
     requests_until(timer, 1.9)
-    timer.start(2.0)
+    timer.start(2.0, 2.0)
     assert timer.given_up_at == 4.0
     assert timer.next_timeout() == approx(2.12)
     timer.set_certain(2.0)

@@ -73,9 +73,9 @@ def test_the_end_of_the_patience_lets_the_next_range_go_on() -> None:
     assert child.core.handle_timeout(2.99)[0] == []
     ranges, nack = child.core.handle_timeout(3.0)
     assert (child.take(ranges), nack) == ([(10, 20, [15])], None)
-    # The patience with the second missing range begins then.
-    assert child.core.handle_timeout(4.9)[0] == []
-    assert child.take(child.core.handle_timeout(5.0)[0]) == [(30, 40, [35])]
+    # The patience with the second missing range began when the range behind it came.
+    assert child.core.handle_timeout(4.4)[0] == []
+    assert child.take(child.core.handle_timeout(4.5)[0]) == [(30, 40, [35])]
     assert child.core.passed == 2 and child.core.next_timeout() is None
 
 
