@@ -161,6 +161,7 @@ def test_wheel_holds_only_our_packages(installation: Installation) -> None:
         "twisted",
     }
     assert sorted(name for name in names if name.startswith("twisted/")) == [
+        "twisted/plugins/xmlbroker_dcp.py",
         "twisted/plugins/xmlbroker_mspaces.py",
         "twisted/plugins/xmlbroker_plugin.py",
         "twisted/plugins/xmlbroker_rcm.py",

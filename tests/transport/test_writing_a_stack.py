@@ -115,7 +115,7 @@ def run(target: Path) -> list[str]:
 
 def test_the_installed_stack_is_found_and_carries_messages(target: Path) -> None:
     stacks, messages, count, origin, warnings, _ = run(target)
-    assert stacks.split() == ["ferry", "mspaces", "rcm"]
+    assert stacks.split() == ["dcp", "ferry", "mspaces", "rcm"]
     assert messages == "over the water"
     assert int(count) > 3  # p2p's packets went through the layer of the package
     assert origin == str(target)
@@ -129,7 +129,7 @@ def test_it_works_where_the_cache_can_not_be_written(target: Path) -> None:
     # No user can write a file there, not even root.
     cache.mkdir()
     stacks, messages, _, _, warnings, notes = run(target)
-    assert (stacks, messages) == ("ferry mspaces rcm", "over the water")
+    assert (stacks, messages) == ("dcp ferry mspaces rcm", "over the water")
     assert (warnings, notes) == ("0", "1")
 
 

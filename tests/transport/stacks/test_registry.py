@@ -79,15 +79,15 @@ def test_our_own_stack_is_found_through_its_drop_in() -> None:
 
 def test_a_drop_in_is_found_and_an_object_with_two_names_counts_once(drop_in: DropIn) -> None:
     drop_in("zz_ferry", written("ferry"))
-    assert names(find_stacks()) == ["ferry", "mspaces", "rcm"]
-    assert find_stack("ferry") is find_stacks()[0]
+    assert names(find_stacks()) == ["dcp", "ferry", "mspaces", "rcm"]
+    assert find_stack("ferry") is find_stacks()[1]
 
 
 def test_a_name_that_is_not_found_is_answered_with_those_there_are(drop_in: DropIn) -> None:
     drop_in("zz_ferry", written("ferry"))
     with pytest.raises(
         UnknownStack,
-        match="'mspace' is installed, did you mean 'mspaces'. there are: ferry, mspaces, rcm$",
+        match="'mspace' is installed, did you mean 'mspaces'. there are: dcp, ferry, mspaces, rcm$",
     ):
         find_stack("mspace")
 
@@ -102,7 +102,7 @@ def test_two_stacks_of_one_name_are_both_named_and_the_others_work(drop_in: Drop
         "by twisted.plugins.zz_one.Ferry and twisted.plugins.zz_two.Boat"
     )
     assert find_stack("mspaces").name == "mspaces"
-    with pytest.raises(UnknownStack, match="there are: ferry, mspaces, rcm$"):
+    with pytest.raises(UnknownStack, match="there are: dcp, ferry, mspaces, rcm$"):
         find_stack("x")
 
 
@@ -112,7 +112,7 @@ def test_a_drop_in_that_fails_is_reported_once_and_the_others_work(
     drop_in("zz_broken", "raise RuntimeError('no such library')")
     drop_in("zz_ferry", written("ferry"))
     for _ in range(3):
-        assert names(find_stacks()) == ["ferry", "mspaces", "rcm"]
+        assert names(find_stacks()) == ["dcp", "ferry", "mspaces", "rcm"]
         assert find_stack("ferry").version == 1
     (error,) = errors(logged)
     assert "no such library" in error
@@ -124,7 +124,7 @@ def test_a_stack_that_breaks_the_contract_is_reported_once_and_left_out(
 ) -> None:
     drop_in("zz_bad", STACK.format(kind="Bad", name=name))
     for _ in range(3):
-        assert names(find_stacks()) == ["mspaces", "rcm"]
+        assert names(find_stacks()) == ["dcp", "mspaces", "rcm"]
     (error,) = errors(logged)
     assert "name" in error
 
