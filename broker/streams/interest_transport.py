@@ -1,4 +1,4 @@
-"""Transports that state from where on new interest counts."""
+"""Stream transports that report the marks behind which a new subscription gets all events."""
 
 from __future__ import annotations
 

@@ -368,4 +368,6 @@ class Connection:
             "skipped_bytes": skipped,
             "dropped_bytes": self.buffer.dropped_bytes,
             "malformed": self.malformed,
+            "unsupported": self.unsupported,
+            "unknown_sequences": self.unknown_sequences,
         }

@@ -1,4 +1,4 @@
-"""Epochs of a query along a sequence: from which AN on each counts (X4)."""
+"""The epoch of the query that is in force at each AN of a sequence (X4)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ class PacketWriter:
     def __init__(self, remote_id: int, mac: Mac, mtu: int) -> None:
         self.sent = 0
         """Packets."""
-        self.sent_bytes = 0
         self.room = mtu - EXTENDED_BYTES - TAG_BYTES
         """Bytes of a body."""
         self._remote_id = remote_id
@@ -48,7 +47,6 @@ class PacketWriter:
         data = self._mac.add_tag(encode(packet))
         self._outbox.append(data)
         self.sent += 1
-        self.sent_bytes += len(data)
         if flags & ACKREQ:
             key = flags & KEEPALIVE, index, an
             # A repeated packet does not take the place of the oldest request.

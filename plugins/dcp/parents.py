@@ -1,4 +1,4 @@
-"""The parents of a node, and by which query each selects events for it (DCP D41-D46; X4).
+"""The parents of a node, and the query in force at each of them (DCP D41-D46; X4).
 
 The node's interest has a number, its *epoch*. A parent states when it selects by the interest of an
 epoch, and from which AN of each sequence on. Wider interest counts from there as soon as the first

@@ -73,6 +73,8 @@ class IRouterHost(IPeers, Protocol):
 
 #: Seconds between two checks for alarms.
 _ALARM_SECONDS: Final = 0.5
+#: Time for which a disagreement of roots is an alarm.
+_DISAGREE_SECONDS: Final = 60.0
 
 
 class Router:
@@ -97,7 +99,7 @@ class Router:
         """Events of which two parents sent different copies."""
         self._host = host
         self._settings = settings
-        self._is_root = is_root
+        self.is_root = is_root
         self.sequences = Sequences()
         self.endpoint = Endpoint(settings, self, host.send, entropy, host.open_peer)
         self.parents = Parents(
@@ -116,7 +118,8 @@ class Router:
         """Sequences with ranges that leave with the next flush."""
         self.alarms: list[str] = []
         self._reported: set[str] = set()
-        self._disagreement = ""
+        self._disagreement: tuple[float, str] | None = None
+        """Time and text of the last one."""
         self._alarms_at = now
         self._now = now
         self._update_queries()
@@ -140,7 +143,7 @@ class Router:
 
     def publish(self, batch: FlowBatch) -> None:
         """At a root, take a range of a flow, and forward it. Elsewhere it comes from the roots."""
-        if not self._is_root:
+        if not self.is_root:
             return
         epoch, end = batch.upto
         after = batch.after
@@ -228,7 +231,8 @@ class Router:
             an, first, other = receiver.disagreements[-1]
             names = " and ".join(self.parents.name_of(each) for each in (first, other))
             place = f"{state.description.flow} {state.description.epoch}:{an}"
-            self._disagreement = f"roots disagree about {place}: the copies of {names} differ"
+            text = f"roots disagree about {place}: the copies of {names} differ"
+            self._disagreement = self._now, text
             receiver.disagreements.clear()
 
     def _forward(self, state: SequenceState, range_: EventRange) -> None:
@@ -241,7 +245,7 @@ class Router:
         if len(self.children):
             links = self._host.match(batch) if range_.events else ()
             self.children.forward(state, range_, links)
-        if not self._is_root and origin_of(batch.flow) != self._host.origin:
+        if not self.is_root and origin_of(batch.flow) != self._host.origin:
             self._host.deliver(batch)
 
     def range_received(
@@ -358,8 +362,8 @@ class Router:
             return
         self._alarms_at = now + _ALARM_SECONDS
         alarms = self.membership.find_alarms(now)
-        if self._disagreement:
-            alarms.append(self._disagreement)
+        if self._disagreement is not None and now < self._disagreement[0] + _DISAGREE_SECONDS:
+            alarms.append(self._disagreement[1])
         # At a start, and after a repair, some last for a moment.
         for each in alarms:
             if each in self.alarms and each not in self._reported:
@@ -372,28 +376,3 @@ class Router:
     def nacks(self) -> int:
         """Requests for missing ranges."""
         return sum(each.receiver.nacks for each in self.sequences if each.receiver is not None)
-
-    def snapshot(self) -> dict[str, object]:
-        standing = self.membership.standing
-        return {
-            "level": standing.level,
-            "is_root": self._is_root,
-            "resilience": max(0, standing.paths - 1),
-            "alarms": self.alarms,
-            "cycles": self.membership.cycles,
-            "reinitialised": self.membership.reinitialisation.count,
-            "refusals": dict(self.membership.admission.refusals),
-            "sequences": len(self.sequences),
-            "parents": [
-                {**each.connection.path.snapshot(), **each.connection.snapshot()}
-                for each in self.parents
-            ],
-            "children": [
-                {"name": each.name, **each.connection.snapshot()} for each in self.children
-            ],
-            "nacks": self.nacks,
-            "passed": sum(s.receiver.passed for s in self.sequences if s.receiver is not None),
-            "early": self.early,
-            "rejected": self.rejected,
-            "disagreements": self.disagreements,
-        }

@@ -95,9 +95,6 @@ class SendBuffer:
     def find(self, key: SequenceKey) -> OutgoingSequence | None:
         return self._by_key.get(key)
 
-    def find_index(self, index: int) -> OutgoingSequence | None:
-        return self._by_index.get(index)
-
     def open(self, description: Description, start: int) -> OutgoingSequence | None:
         """Return a sequence for the child, whose first range begins at `start`.
 

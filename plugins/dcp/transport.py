@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.config.value_kind import split_host_port
-from broker.errors import BrokerError, ConfigurationError
+from broker.errors import BrokerError
 from broker.event.flow import origin_of
 from broker.streams.contract import (
     CarriedInterest,
@@ -27,6 +27,7 @@ from broker.transport.socket.udp import format_address, resolve_address
 from broker.transport.view import LinkState
 from plugins.dcp.options import DcpOptions
 from plugins.dcp.router import IRouterHost, Router
+from plugins.dcp.router_snapshot import make_snapshot
 
 OnActive = Callable[[Marks], object]
 
@@ -176,7 +177,7 @@ class DcpTransport:
             self.publish(batch)
 
     def snapshot(self) -> Mapping[str, object]:
-        return {} if self._router is None else self._router.snapshot()
+        return {} if self._router is None else make_snapshot(self._router)
 
     # ------------------------------------------------------------------ of the links
 
@@ -200,7 +201,5 @@ class DcpTransport:
             self._timer.arm(self._router.next_timeout())
 
     def _failed(self, failure: Failure) -> None:
-        error = failure.value
-        self._context.fail(
-            error if isinstance(error, Exception) else ConfigurationError(str(error))
-        )
+        assert isinstance(failure.value, Exception)
+        self._context.fail(failure.value)

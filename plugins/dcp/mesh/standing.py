@@ -6,7 +6,7 @@ to its children.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -47,8 +47,3 @@ def derive_standing(
     paths = min([len(parents), *(each.paths for each in parents)])
     common = frozenset.intersection(*(each.shared for each in parents)) if parents else frozenset()
     return Standing(level, paths, common | elements_of(name, diversity))
-
-
-def find_single_failures(standing: Standing, own: Iterable[str]) -> list[str]:
-    """Return the nodes and things, beside its own, whose failure cuts a node off."""
-    return sorted(standing.shared - set(own))

@@ -37,7 +37,7 @@ def test_a_sequence_is_opened_once() -> None:
     other = sending.open(Description("0b/ops.>", 1, "n2"), 20)
     assert other.index == 2 and other.sender.end == 20
     assert sending.core.find(DESCRIPTION.key) is sending.sequence
-    assert sending.core.find_index(2) is other and [*sending.core] == [sending.sequence, other]
+    assert other.index == 2 and [*sending.core] == [sending.sequence, other]
 
 
 def test_the_end_of_an_earlier_epoch_comes_before_the_next_one() -> None:

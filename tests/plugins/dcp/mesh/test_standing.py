@@ -9,7 +9,6 @@ from plugins.dcp.mesh.standing import (
     Standing,
     derive_standing,
     elements_of,
-    find_single_failures,
     root_standing,
 )
 
@@ -83,9 +82,3 @@ def test_things_that_all_parents_share_are_shared() -> None:
     assert derive(first, second, third).shared == own | {"node r"}
     assert derive(first).shared == own | first.shared
     assert derive().shared == own
-
-
-def test_shared_things_of_others_are_single_failures() -> None:
-    standing = derive(make_parent(0, 1, "node r", "host h1", "uplink u1"))
-    own = elements_of("n", {"host": "h1"})
-    assert find_single_failures(standing, own) == ["node r", "uplink u1"]

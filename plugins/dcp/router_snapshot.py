@@ -1,0 +1,38 @@
+"""The state of a router, for `status`."""
+
+from __future__ import annotations
+
+import attrs
+
+from plugins.dcp.router import Router
+
+
+def make_snapshot(router: Router) -> dict[str, object]:
+    membership = router.membership
+    standing = membership.standing
+    children = [each.connection for each in router.children]
+    receivers = [each.receiver for each in router.sequences if each.receiver is not None]
+    return {
+        "level": standing.level,
+        "is_root": router.is_root,
+        "resilience": max(0, standing.paths - 1),
+        "alarms": router.alarms,
+        "cycles": membership.cycles,
+        "reinitialised": membership.reinitialisation.count,
+        "refusals": dict(membership.admission.refusals),
+        "sequences": len(router.sequences),
+        "refused_sequences": router.sequences.refused + sum(c.buffer.refused for c in children),
+        "parents": [
+            {**each.connection.path.snapshot(), **each.connection.snapshot()}
+            for each in router.parents
+        ],
+        "children": [{"name": each.name, **each.connection.snapshot()} for each in router.children],
+        "beacon_delays_ms": dict(membership.beacons.delays),
+        "nacks": router.nacks,
+        "passed": sum(each.passed for each in receivers),
+        "dropped_ranges": sum(each.dropped for each in receivers),
+        "early": router.early,
+        "rejected": router.rejected,
+        "disagreements": router.disagreements,
+        "handshakes": attrs.asdict(router.endpoint.counts),
+    }
