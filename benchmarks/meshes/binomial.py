@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, lgamma, log, log1p
+from plugins.dcp.mesh.binomial import binomial_probability
 
 
 def binomial_bounds(count: int, share: float, confidence: float) -> tuple[int, int]:
@@ -25,12 +25,3 @@ def _first_above(count: int, share: float, tail: float) -> int:
         if total > tail:
             return successes
     return count
-
-
-def binomial_probability(count: int, share: float, successes: int) -> float:
-    """Return the probability of a number of successes in `count` independent trials."""
-    if share in (0.0, 1.0):
-        return float(successes == round(count * share))
-    failures = count - successes
-    choices = lgamma(count + 1) - lgamma(successes + 1) - lgamma(failures + 1)
-    return exp(choices + successes * log(share) + failures * log1p(-share))

@@ -5,7 +5,8 @@ from math import comb
 
 import pytest
 
-from benchmarks.meshes.binomial import binomial_bounds, binomial_probability
+from benchmarks.meshes.binomial import binomial_bounds
+from plugins.dcp.mesh.binomial import binomial_probability
 
 
 def exact_tail(count: int, share: Fraction, most: int) -> Fraction:
