@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
@@ -15,6 +15,9 @@ from plugins.dcp.connection import Connection
 from plugins.dcp.control import InForce, Query, SequenceStart, to_interest
 from plugins.dcp.event_range import EventRange
 from plugins.dcp.sequences import Sequences, SequenceState
+
+#: Of a child whose link no security level limits.
+HIGHEST_RANK: Final = 2
 
 
 class ISetLinkInterest(Protocol):
@@ -33,6 +36,10 @@ class Child:
     connection: Connection
     name: str
     link: Hashable
+    clearance: int
+    """Rank of the highest level of events that pass over its link."""
+    withheld: int = 0
+    """Events above the clearance."""
     epoch: int = -1
     """Of its newest interest; that in force is the connection's `query_epoch`."""
     is_fed: bool = False
@@ -79,10 +86,11 @@ class Children:
 
     # ------------------------------------------------------------------ children
 
-    def add(self, connection: Connection, name: str) -> None:
+    def add(self, connection: Connection, name: str, clearance: int = HIGHEST_RANK) -> None:
+        """Add a child. `clearance` is the rank of the highest level of its events."""
         # The id tells a link from an earlier one to the same node.
         link = connection.peer, connection.own_id
-        self._children[connection] = Child(connection, name, link)
+        self._children[connection] = Child(connection, name, link, clearance)
 
     def remove(self, connection: Connection) -> None:
         child = self._children.pop(connection, None)
@@ -169,12 +177,17 @@ class Children:
     def forward(
         self, state: SequenceState, range_: EventRange, links: Sequence[frozenset[Hashable]]
     ) -> None:
-        """Send a range to each child, with the events whose links have the child's."""
-        events, entries = range_.events, range_.entries
-        parts: dict[tuple[int, ...], EventRange] = {}
-        """By the numbers of their events: children with equal queries share one."""
-        everything = tuple(range(len(events)))
-        parts[everything] = range_
+        """Send a range to each child, with the events whose links have the child's.
+
+        The places of those above its clearance are stated as unavailable: it requests them from the
+        log, over links that may have the clearance (X12).
+        """
+        events = range_.events
+        highest = max([event.level for event in events], default=0)
+        parts: dict[tuple[int, ...], Sequence[EventRange]] = {}
+        """By the clearance and the numbers of their events: children with equal queries share
+        them."""
+        parts[HIGHEST_RANK, *range(len(events))] = (range_,)
         for child in self._children.values():
             if not child.is_fed:
                 continue
@@ -185,15 +198,38 @@ class Children:
             if sequence is None:
                 continue
             link = child.link
-            wanted = tuple([n for n, those in enumerate(links) if link in those])
-            part = parts.get(wanted)
-            if part is None:
-                part = parts[wanted] = EventRange(
-                    *(range_.previous, range_.upto),
-                    [events[n] for n in wanted],
-                    [entries[n] for n in wanted],
-                )
-            buffer.append(sequence, part)
+            wanted = [n for n, those in enumerate(links) if link in those]
+            clearance = child.clearance if child.clearance < highest else HIGHEST_RANK
+            pieces = parts.get((clearance, *wanted))
+            if pieces is None:
+                pieces = parts[clearance, *wanted] = _select(range_, wanted, clearance)
+            for piece in pieces:
+                buffer.append(sequence, piece)
+            if clearance < highest:
+                child.withheld += sum([events[n].level > clearance for n in wanted])
+                buffer.pass_missing(sequence, range_.upto)
+
+
+def _select(range_: EventRange, wanted: Sequence[int], clearance: int) -> Sequence[EventRange]:
+    """Return the parts of a range between the wanted events above a clearance, with the others."""
+    events, entries = range_.events, range_.entries
+    parts: list[EventRange] = []
+    previous, cleared = range_.previous, list[int]()
+
+    def add_part(upto: int) -> None:
+        if upto > previous:
+            chosen = [events[n] for n in cleared], [entries[n] for n in cleared]
+            parts.append(EventRange(previous, upto, *chosen))
+
+    for n in wanted:
+        if events[n].level <= clearance:
+            cleared.append(n)
+            continue
+        an = events[n].mark[1]
+        add_part(an - 1)
+        previous, cleared = an, []
+    add_part(range_.upto)
+    return parts
 
 
 def _ignore(marks: Mapping[str, Mark]) -> None:

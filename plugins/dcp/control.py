@@ -14,6 +14,7 @@ from msgspec import Meta
 from broker.errors import BadName, ProtocolError
 from broker.event.stream import StreamPattern
 from broker.streams.contract import CarriedInterest
+from broker.wire.codec import Rank
 from plugins.dcp.event_range import Description
 from plugins.dcp.packet import MOST_AN
 
@@ -49,6 +50,8 @@ class Join(msgspec.Struct, tag="join", array_like=True, frozen=True):
     name: Name
     level: Level
     """Its level if that is fixed, since it has children; else 0."""
+    clearance: Rank = 2
+    """Rank of the highest security level of events that it accepts."""
 
 
 class Offer(msgspec.Struct, tag="offer", array_like=True, frozen=True):

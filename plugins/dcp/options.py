@@ -100,7 +100,8 @@ class DcpOptions:
     def is_root(self) -> bool:
         return self.udp in self.roots
 
-    def make_settings(self) -> DcpSettings:
+    def make_settings(self, clearance: int) -> DcpSettings:
+        """`clearance` is the rank of the instance's."""
         return DcpSettings(
             mtu=self.mtu,
             parents=self.parents,
@@ -114,6 +115,7 @@ class DcpOptions:
             ),
             send_bytes=self.send_buffer,
             diversity=self.diversity,
+            clearance=clearance,
             is_static=self.content == "static",
             widens=self.widen_on_join == "push",
             asks_all=self.nack_targets == "all",

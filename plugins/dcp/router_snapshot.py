@@ -26,7 +26,10 @@ def make_snapshot(router: Router) -> dict[str, object]:
             {**each.connection.path.snapshot(), **each.connection.snapshot()}
             for each in router.parents
         ],
-        "children": [{"name": each.name, **each.connection.snapshot()} for each in router.children],
+        "children": [
+            {"name": each.name, "withheld": each.withheld, **each.connection.snapshot()}
+            for each in router.children
+        ],
         "beacon_delays_ms": dict(membership.beacons.delays),
         "nacks": router.nacks,
         "passed": sum(each.passed for each in receivers),

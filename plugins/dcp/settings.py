@@ -40,6 +40,8 @@ class DcpSettings:
     """The node carries everything, whatever its children want."""
     widens: bool = True
     """A child may have interest that this node must request first."""
+    clearance: int = 2
+    """Rank of the highest security level of events on the links."""
     asks_all: bool = True
     """The first request for a missing range goes to all parents."""
     diversity: Mapping[str, str] = attrs.field(factory=dict)

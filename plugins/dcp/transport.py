@@ -122,7 +122,11 @@ class DcpTransport:
             roots = list(options.roots)
         host: IRouterHost = self._host
         self._router = Router(
-            *(host, options.make_settings(), lambda size: secrets.token_bytes(size)),
+            *(
+                host,
+                options.make_settings(context.clearance.rank),
+                lambda size: secrets.token_bytes(size),
+            ),
             *([each for each in roots if each is not None], context.random),
             *(context.wall_clock, context.clock.seconds()),
             is_root=options.is_root,

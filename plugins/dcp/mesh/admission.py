@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-import attrs
+from typing import Final, NamedTuple
 
 from plugins.dcp.connection import Connection
-from plugins.dcp.control import MOST_LEVEL
+from plugins.dcp.control import MOST_LEVEL, Join
 
 #: Time for which a place is reserved for a node that asked for it, in seconds.
 LEASE_SECONDS: Final = 2.0
@@ -16,11 +14,8 @@ _RATE: Final = 50.0
 _BURST: Final = 50.0
 
 
-@attrs.define
-class _Lease:
-    name: str
-    level: int
-    """Fixed level of the node; 0: it has none."""
+class _Lease(NamedTuple):
+    join: Join
     until: float
 
 
@@ -41,15 +36,14 @@ class Admission:
     def reserve(
         self,
         connection: Connection,
-        name: str,
-        level: int,
+        join: Join,
         own_level: int,
         children: int,
         now: float,
         *,
         is_ready: bool,
     ) -> str:
-        """Reserve a place for a node with a fixed level, or 0.
+        """Reserve a place for a node.
 
         Return the reason of a refusal; empty: the place is reserved.
         """
@@ -58,7 +52,7 @@ class Admission:
         reason = ""
         if not is_ready:
             reason = "not ready"
-        elif own_level >= MOST_LEVEL or (level and own_level >= level):
+        elif own_level >= MOST_LEVEL or (join.level and own_level >= join.level):
             reason = "level"
         elif children + len(self._leases) >= self.most_children:
             reason = "capacity"
@@ -68,16 +62,16 @@ class Admission:
             self.refusals[reason] = self.refusals.get(reason, 0) + 1
             return reason
         self._tokens -= 1
-        self._leases[connection] = _Lease(name, level, now + LEASE_SECONDS)
+        self._leases[connection] = _Lease(join, now + LEASE_SECONDS)
         return ""
 
-    def take(self, connection: Connection, own_level: int) -> tuple[str, str]:
-        """End a lease: the node takes its place. Return its name, and a reason of refusal.
+    def take(self, connection: Connection, own_level: int) -> tuple[Join, str]:
+        """End a lease: the node takes its place. Return its question, and a reason of refusal.
 
         This node's level may have changed since the offer.
         """
-        lease = self._leases.pop(connection)
-        return lease.name, "level" if lease.level and own_level >= lease.level else ""
+        join = self._leases.pop(connection).join
+        return join, "level" if join.level and own_level >= join.level else ""
 
     def remove(self, connection: Connection) -> None:
         self._leases.pop(connection, None)

@@ -154,7 +154,8 @@ class Membership:
 
     def connected(self, connection: Connection, now: float) -> None:
         if connection.is_dialled:
-            connection.send_control(Join(self._host.name, self._fixed_level or 0))
+            level, clearance = self._fixed_level or 0, self._settings.clearance
+            connection.send_control(Join(self._host.name, level, clearance))
 
     def rebalance(self, now: float) -> None:
         """Search for better parents. The present ones end when the new ones have proven
@@ -236,7 +237,7 @@ class Membership:
         addresses = [self._host.describe_peer(each.connection.peer) for each in self._children]
         children = tuple(addresses[:MOST_CANDIDATES])
         reason = self.admission.reserve(
-            *(connection, join.name, join.level, self.level, len(self._children), now),
+            *(connection, join, self.level, len(self._children), now),
             is_ready=self.is_ready,
         )
         if reason:
@@ -247,14 +248,15 @@ class Membership:
 
     def _admit(self, connection: Connection, message: Interest) -> None:
         level = self.level
-        name, reason = self.admission.take(connection, level)
+        join, reason = self.admission.take(connection, level)
         if not reason and not self._covers(message.queries):
             reason = "content"
         if reason:
             connection.send_control(Refused(reason, ()))
             return
         self._fixed_level = level
-        self._children.add(connection, name)
+        clearance = min(join.clearance, self._settings.clearance)
+        self._children.add(connection, join.name, clearance)
         connection.send_control(_encode(self.standing))
         self._children.set_interest(connection, message.epoch, message.queries)
 

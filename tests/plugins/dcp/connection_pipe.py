@@ -25,8 +25,8 @@ MAC: Final = Mac(b"key of the connection")
 _MOST_ROUNDS: Final = 1_000
 
 
-def make_event(an: int, document: bytes = b"<e/>") -> CarriedEvent:
-    return CarriedEvent((DESCRIPTION.epoch, an), b"r", document)
+def make_event(an: int, document: bytes = b"<e/>", level: int = 0) -> CarriedEvent:
+    return CarriedEvent((DESCRIPTION.epoch, an), b"r", document, level)
 
 
 def make_range(previous: int, upto: int, *ans: int, document: bytes = b"<e/>") -> EventRange:

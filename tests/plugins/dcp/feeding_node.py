@@ -74,14 +74,18 @@ class Node:
         assert self.sequences.add(state)
         return state
 
-    def add_child(self, name: str = "c1", number: int = 1) -> RecordingConnection:
+    def add_child(
+        self, name: str = "c1", number: int = 1, clearance: int = 2
+    ) -> RecordingConnection:
         connection = RecordingConnection(name, number, is_dialled=False)
-        self.core.add(connection, name)
+        self.core.add(connection, name, clearance)
         return connection
 
-    def feed_child(self, name: str, number: int, *queries: Query) -> RecordingConnection:
+    def feed_child(
+        self, name: str, number: int, *queries: Query, clearance: int = 2
+    ) -> RecordingConnection:
         """Return a child whose interest is in force."""
-        connection = self.add_child(name, number)
+        connection = self.add_child(name, number, clearance)
         self.core.set_interest(connection, 1, queries)
         self.select(*(text for _, text, _ in queries))
         assert self.child(connection).is_fed

@@ -11,7 +11,7 @@ from plugins.dcp.children import Child
 from plugins.dcp.control import InForce, Query, SequenceStart
 from plugins.dcp.event_range import EventRange
 from plugins.dcp.sender import Unavailable
-from tests.plugins.dcp.connection_pipe import DESCRIPTION, KEY, make_range
+from tests.plugins.dcp.connection_pipe import DESCRIPTION, KEY, make_event, make_range
 from tests.plugins.dcp.feeding_node import Node
 from tests.plugins.dcp.recording_connection import RecordingConnection
 
@@ -31,14 +31,21 @@ def epochs_of(connection: RecordingConnection) -> list[int]:
     return [each.epoch for each in messages if isinstance(each, InForce)]
 
 
-def sent_to(connection: RecordingConnection) -> Sequence[EventRange]:
-    """Return the ranges that wait for a child."""
+def items_for(connection: RecordingConnection) -> list[EventRange | Unavailable]:
+    """Return all that waits for a child."""
     sequence = connection.buffer.find(KEY)
-    found = []
+    found: list[EventRange | Unavailable] = []
     while sequence is not None and sequence.sender.is_waiting:
         item = sequence.sender.next_to_send(ROOM, 0.0)
-        assert not isinstance(item, Unavailable)
-        found.append(item.range)
+        found.append(item if isinstance(item, Unavailable) else item.range)
+    return found
+
+
+def sent_to(connection: RecordingConnection) -> Sequence[EventRange]:
+    """Return the ranges that wait for a child; none is unavailable."""
+    items = items_for(connection)
+    found = [each for each in items if not isinstance(each, Unavailable)]
+    assert found == items
     return found
 
 
@@ -236,3 +243,27 @@ def test_a_new_sequence_begins_with_its_first_range() -> None:
     node.core.forward(state, make_range(40, 50, 45), links_of([node.child(connection)]))
     assert [ans_of(each) for each in sent_to(connection)] == [(40, 50, [45])]
     assert epochs_of(connection) == [1]
+
+
+def test_an_event_above_the_clearance_of_a_child_is_stated_as_withheld() -> None:
+    node = Node()
+    state = node.add_sequence(end=0)
+    connections = [node.feed_child(f"c{n}", n, A, clearance=n) for n in range(3)]
+    children = list(map(node.child, connections))
+    events = [make_event(an, level=level) for an, level in ((2, 1), (3, 2), (4, 2), (6, 0), (9, 1))]
+    others = node.feed_child("other", 7, B, clearance=0)
+    links = links_of(*[children] * 5)
+    node.core.forward(state, EventRange.of_events(0, 9, events), links)
+    found = [items_for(connection) for connection in connections]
+    assert [
+        [each if isinstance(each, Unavailable) else ans_of(each) for each in items]
+        for items in found
+    ] == [
+        [(0, 1, []), Unavailable(1, 4), (4, 8, [6]), Unavailable(8, 9)],
+        [(0, 2, [2]), Unavailable(2, 4), (4, 9, [6, 9])],
+        [(0, 9, [2, 3, 4, 6, 9])],
+    ]
+    assert [each.withheld for each in children] == [4, 2, 0]
+    # An event that the child does not want is filtered, not withheld.
+    others.buffer.flush_empty()
+    assert [ans_of(each) for each in sent_to(others)] == [(0, 9, [])]

@@ -83,19 +83,18 @@ def inverted_level_test() -> Iterator[None]:
     def reserve_inverted(
         self: Admission,
         connection: Any,
-        name: str,
-        level: int,
+        join: Join,
         own_level: int,
         *args: Any,
         **named: Any,
     ) -> str:
-        if level and own_level < level:
+        if join.level and own_level < join.level:
             return "level"
-        return reserve(self, connection, name, 0, own_level, *args, **named)
+        return reserve(self, connection, Join(join.name, 0), own_level, *args, **named)
 
-    def take_any(self: Admission, connection: Any, own_level: int) -> tuple[str, str]:
-        name, _ = take(self, connection, own_level)
-        return name, ""
+    def take_any(self: Admission, connection: Any, own_level: int) -> tuple[Join, str]:
+        join, _ = take(self, connection, own_level)
+        return join, ""
 
     with (
         patch.object(Admission, "reserve", reserve_inverted),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest import approx
 
-from plugins.dcp.control import MOST_LEVEL
+from plugins.dcp.control import MOST_LEVEL, Join
 from plugins.dcp.mesh.admission import Admission
 from tests.plugins.dcp.recording_connection import RecordingConnection
 
@@ -32,7 +32,7 @@ class Node:
         """Return the reason of a refusal."""
         connection = connection or make_connection()
         return self.core.reserve(
-            *(connection, str(connection.peer), level, self.level, self.children, now),
+            *(connection, Join(str(connection.peer), level), self.level, self.children, now),
             is_ready=is_ready,
         )
 
@@ -101,7 +101,7 @@ def test_a_place_is_taken_once() -> None:
     node = Node()
     connection = make_connection(7)
     node.ask(connection, level=5)
-    assert node.core.take(connection, node.level) == ("c7", "")
+    assert node.core.take(connection, node.level) == (Join("c7", 5), "")
     assert connection not in node.core and node.core.take_expired(99.0) == []
 
 
@@ -111,6 +111,6 @@ def test_the_level_is_checked_again_when_a_place_is_taken() -> None:
     node.ask(free)
     node.ask(bound, level=5)
     # This node's level has risen since the offer.
-    assert node.core.take(bound, 5) == ("c2", "level")
-    assert node.core.take(free, 5) == ("c1", "")
+    assert node.core.take(bound, 5) == (Join("c2", 5), "level")
+    assert node.core.take(free, 5) == (Join("c1", 0), "")
     assert bound not in node.core
