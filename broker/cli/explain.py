@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from broker.cli.explanation.path_tree import path_tables
 from broker.cli.explanation.single_event import SingleEventError, read_single_event
 from broker.cli.explanation.tables import explanation_tables
 from broker.cli.failure import Failure, failure_of
@@ -18,6 +20,9 @@ from broker.cli.publishing.preparation import PublishOptions
 from broker.cli.terminal import is_terminal, json_line, make_console
 from broker.errors import BrokerError
 from broker.event.stream import StreamPattern
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 #: Exit statuses as of `grep`.
 _NO_MATCH: Final = 1
@@ -49,6 +54,12 @@ _BEFORE_VERDICT: Final = "before"
     metavar="NAME VERSION",
     help="The type of an EVENT that is a bare payload.  [default: from its root element]",
 )
+@click.option(
+    "--mesh",
+    "event_id",
+    metavar="EVENT-ID",
+    help="Show the paths of this event through its mesh; for administrators.",
+)
 @click.option("--here", is_flag=True, help="Ask only this node, not the others of its network.")
 @click.option("--offline", is_flag=True, help="Ask no node: use the DTDs on this disk.")
 @click.option(
@@ -68,6 +79,7 @@ def command(
     streams: str | None,
     client: str | None,
     type_: tuple[str, str] | None,
+    event_id: str | None,
     here: bool,
     offline: bool,
     folder: Path | None,
@@ -78,11 +90,17 @@ def command(
     EVENT is a file with one event or one payload, or - for a pipe. With it, show whether it matches
     and which condition failed. For a published event, show at which nodes of the network it was
     filtered, denied, or is missing. With --client, show why that client received the event or not;
-    a single argument is then the EVENT.
+    a single argument is then the EVENT. With --mesh, show at which node each copy of a published
+    event was forwarded, filtered, late or lost; there are no other arguments.
 
     The exit status is 0 if the event matches (or there is none), 1 if it does not, 2 if that is
     unknown.
     """
+    if event_id is not None:
+        if query is not None or client is not None or offline or folder is not None:
+            raise click.UsageError("--mesh takes an EVENT-ID, and no QUERY, EVENT or other option")
+        _explain_paths(access, event_id, as_json)
+        return
     if client is not None and event is None:
         query, event = None, query
     if query is None and client is None:
@@ -104,13 +122,28 @@ def command(
             content = _ask_node(access, query, namespaces, document, streams, client, **alone)
     except (BrokerError, Failure, SingleEventError) as error:
         raise _explain_failure(error) from None
+    _print_content(content, as_json, explanation_tables)
+    sys.exit(_exit_status(content))
+
+
+def _explain_paths(access: NodeAccess, event_id: str, as_json: bool) -> None:
+    try:
+        content = access.ask("event-paths", event=event_id)
+    except (BrokerError, Failure) as error:
+        raise _explain_failure(error) from None
+    _print_content(content, as_json, path_tables)
+    sys.exit(_ERROR if content["place"] is None else 0)
+
+
+def _print_content(
+    content: Any, as_json: bool, tables: Callable[[Any], Iterable[RenderableType]]
+) -> None:
     if as_json or not is_terminal():
         click.echo(json_line(content))
-    else:
-        screen = make_console()
-        for table in explanation_tables(content):
-            screen.print(table)
-    sys.exit(_exit_status(content))
+        return
+    screen = make_console()
+    for table in tables(content):
+        screen.print(table)
 
 
 def _explain_offline(

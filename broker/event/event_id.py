@@ -60,6 +60,12 @@ def parse_identity(text: str) -> tuple[str, int, int]:
     return client_id, int(incarnation), int(number)
 
 
+def parse_event_id(text: str) -> EventId:
+    """Return an EventId from its text, with the time stamp. Raises ValueError."""
+    client_id, incarnation, number = parse_identity(text)
+    return EventId(client_id, int(text.partition("@")[2]), number, incarnation)
+
+
 def next_incarnation(last: int, wall_clock_us: int) -> int:
     """Return the incarnation of a new process: above `last` whatever the clock says.
 

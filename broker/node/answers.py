@@ -21,6 +21,7 @@ from broker.sessions.session import Answerer
 from broker.subscriptions.durable_answers import DurableAnswers
 from broker.tracing.deliverability import DeliveryFates
 from broker.tracing.event_fate import NetworkTrace, NoOtherNodes, OtherNodes
+from broker.tracing.event_paths import PATHS_QUESTION, EventPaths
 from broker.tracing.explanation_answers import ExplanationAnswers
 from broker.tracing.node_trace import TRACE_QUESTION, NodeTrace, NoRoutes
 from broker.wire.messages import Ask
@@ -81,6 +82,20 @@ def build_explanation_answers(
     )
 
 
+def _build_event_paths(node: AnsweringNode) -> EventPaths:
+    """Build the answers, and register those to other nodes."""
+    others: OtherNodes = NoOtherNodes()
+    name = node.settings.node.name
+    if node.recovery.questions is None:
+        return EventPaths(node.event_log, node.transports, others, name)
+    others = node.recovery.questions
+    paths = EventPaths(node.event_log, node.transports, others, name)
+    others.register_answerer(
+        PATHS_QUESTION, lambda asked: Deferred.fromCoroutine(paths.answer_question(asked))
+    )
+    return paths
+
+
 def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, Answerer]:
     recoveries = RecoveryInspection(
         *(node.recovery, node.event_log, node.durables, parse_query),
@@ -106,6 +121,12 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
         queries = None if node.network is None else node.network.remote_interest
         return find_subscribers(node.acceptor.sessions, node.durables, queries, parse_query)
 
+    paths = _build_event_paths(node)
+
+    def answer_paths(identity: Identity, ask: Ask) -> Any:
+        event_id = ask.arguments.get("event", "")
+        return Deferred.fromCoroutine(paths.find_paths(identity, event_id))
+
     orders = OrderAnswers(lambda: node.transports)
     types = node.types.build_answers(list_subscribers)
     return {
@@ -115,6 +136,7 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
         "dtd-check": types.answer_check,
         "dtd-add": types.answer_add,
         "explain": lambda identity, ask: node.explanation_answers.answer(identity, ask),
+        "event-paths": answer_paths,
         "recoveries": recoveries.list_recoveries,
         "recover-explain": recoveries.explain_recovery,
         "order-proof": orders.answer_proof,

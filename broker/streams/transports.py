@@ -30,6 +30,7 @@ from broker.streams.instance import TransportInstance
 from broker.streams.interest_transport import Marks
 from broker.streams.messaging import IGroupClient, Receive
 from broker.streams.node_services import NodeServices
+from broker.streams.tracing_transport import ITracingTransport, NodePart
 
 EVERYTHING = StreamPattern.parse(">")
 
@@ -255,6 +256,15 @@ class StreamTransports(Carriage):
         if found is None:
             return {"name": "", "use": "", "error": ""}
         return {"name": found.instance, "use": found.plugin.name, "error": found.error}
+
+    def trace(self, flow: str, mark: Mark) -> NodePart | None:
+        """Return this node's part of the paths of an event, as `ITracingTransport.trace`; None if
+        no running transport remembers them."""
+        instance = self._by_pattern.get(pattern_of(flow))
+        if instance is None or not instance.provides(ITracingTransport):
+            return None
+        part = instance.ask(ITracingTransport, lambda each: each.trace(flow, mark))
+        return cast(NodePart | None, part)
 
     def snapshot(self) -> list[dict[str, Any]]:
         return [instance.snapshot() for instance in self]

@@ -12,7 +12,6 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
-import msgpack
 import msgspec
 from twisted.internet.defer import DeferredLock
 
@@ -29,17 +28,10 @@ from broker.matching.contract import Accepted, DtdNeeded, IMatcher, TypeMissing
 from broker.matching.explain.explanation import Explanation
 from broker.matching.query.query import Query
 from broker.tracing.deliverability import DeliveryFates
+from broker.tracing.log_search import PAGE_BYTES, event_id_of, search_log
 from broker.wire.codec import Count, Epoch, Offset, Schema, pack
 
 TRACE_QUESTION: Final = "event-trace"
-#: Largest lead of a publisher's clock at which its event is found.
-MAX_CLOCK_LEAD_MS: Final = 600_000
-#: Most clocks lead by less; the log is searched from there first.
-USUAL_CLOCK_LEAD_MS: Final = 1_000
-#: In each of the two ranges; further ones are not searched.
-MAX_PAGES: Final = 100
-PAGE_EVENTS: Final = 256
-PAGE_BYTES: Final = 1 << 20
 #: A further question is not answered.
 MAX_WAITING: Final = 16
 #: A larger document is not sent. Nodes without the event then can not check subscriptions.
@@ -131,11 +123,10 @@ class TraceQuestion(msgspec.Struct, array_like=True, frozen=True, forbid_unknown
             return None
 
     def is_about(self, event: LoggedEvent) -> bool:
-        client_id, timestamp, number, incarnation, *_ = msgpack.unpackb(event.record)
-        asked = (self.client_id, self.timestamp, self.number, self.incarnation)
-        return (client_id, timestamp, number, incarnation) == asked and hashlib.sha256(
-            event.document
-        ).digest() == self.digest
+        asked = EventId(self.client_id, self.timestamp, self.number, self.incarnation)
+        return (
+            event_id_of(event) == asked and hashlib.sha256(event.document).digest() == self.digest
+        )
 
 
 _QUESTION: Final = Schema[TraceQuestion](TraceQuestion, "question about an event")
@@ -189,7 +180,7 @@ class NodeTrace:
         await self._lock.acquire()
         try:
             if question.place is None:
-                event, partly = await self._search_log(question)
+                event, partly = await search_log(self._log, question.timestamp, question.is_about)
                 return {**await self._build_content(question, event), "partly": partly}
             content = await self._build_content(
                 question, await self._read_at(question.place, question)
@@ -200,34 +191,6 @@ class NodeTrace:
             return {**content, "covered": self._log.coverage[flow]}
         finally:
             self._lock.release()
-
-    async def _search_log(self, question: TraceQuestion) -> tuple[LoggedEvent | None, bool]:
-        """Return the event if found, and whether part of the log was not searched.
-
-        Another event with the same EventId does not stop the search; its duration would reveal that
-        event.
-        """
-        log, partly = self._log, False
-        near, far = (
-            log.first_at(max(0, question.timestamp - ms))
-            for ms in (USUAL_CLOCK_LEAD_MS, MAX_CLOCK_LEAD_MS)
-        )
-        for start, end in ((near, log.bounds.last + 1), (far, near)):
-            serial = max(start, log.bounds.first)
-            for _ in range(MAX_PAGES):
-                if serial >= end:
-                    break
-                try:
-                    events = await log.read(serial, PAGE_EVENTS, PAGE_BYTES, wait=False)
-                except DamageFound as found:
-                    serial = found.damage.last + 1
-                    continue
-                for event in events:
-                    if question.is_about(event):
-                        return event, False
-                serial = events[-1].serial + 1 if events else end
-            partly = partly or serial < end
-        return None, partly
 
     async def _read_at(self, place: EventPlace, question: TraceQuestion) -> LoggedEvent | None:
         flow, epoch, offset = place

@@ -176,7 +176,7 @@ class Parents:
         for state in self._sequences:
             # A sequence that is not listed has begun with this query, and its begin came earlier.
             an = starts.get(state.description.key, 0)
-            if state.receiver is not None and state.receiver.has_chain(connection):
+            if state.receiver is not None and state.receiver.find_chain(connection) is not None:
                 ranges = state.receiver.set_parent(connection, an, message.epoch, now)
                 self._deliver(state, ranges)
         widened = [epoch for epoch, _ in self._widened if epoch <= message.epoch]

@@ -23,7 +23,7 @@ from plugins.dcp.held_ranges import HeldRanges
 from plugins.dcp.nack_timer import NackSettings, NackTimer
 from plugins.dcp.parent_chain import ParentChain
 from plugins.dcp.parent_path import ParentPath
-from plugins.dcp.recent_events import FirstCopy, RecentEvents
+from plugins.dcp.recent_events import FirstCopy, LaterCopy, RecentEvents
 
 #: Ranges in a request that are not sent again.
 MOST_LISTED: Final = 32
@@ -102,9 +102,10 @@ class SequenceReceiver(Generic[RangeT]):
             chain.begin(an)
         return self._advance(now)
 
-    def has_chain(self, parent: Hashable) -> bool:
-        """Return whether a parent has sent a part of the sequence, or stated its begin."""
-        return parent in self._chains
+    def find_chain(self, parent: Hashable) -> ParentChain | None:
+        """Return None for a parent that has sent no part of the sequence, and not stated its
+        begin."""
+        return self._chains.get(parent)
 
     def remove_parent(self, parent: Hashable, now: float) -> list[RangeT]:
         self._chains.pop(parent, None)
@@ -240,6 +241,10 @@ class SequenceReceiver(Generic[RangeT]):
     def is_incomplete(self) -> bool:
         return self._timer.is_running
 
+    def find_copy(self, an: int) -> FirstCopy | None:
+        """Return the remembered copies of an event."""
+        return self._recent.find(self, an)
+
     # ------------------------------------------------------------------ chains
 
     def _chain_of(self, parent: Hashable) -> ParentChain:
@@ -276,11 +281,12 @@ class SequenceReceiver(Generic[RangeT]):
                     # It is older than the memory, or came from the log.
                     path.duplicate += 1
                     continue
-                recent.add(self, an, FirstCopy(digest, now, parent))
+                recent.add(self, an, FirstCopy(digest, now, parent, is_repeated))
                 path.first += 1
                 path.repaired += is_repeated
                 continue
             path.duplicate += 1
+            known.add_later(LaterCopy(parent, now, is_repeated))
             if not is_repeated and known.parent != parent:
                 path.skew.add_sample(now - known.received_at)
             if known.digest != digest:

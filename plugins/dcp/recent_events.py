@@ -1,19 +1,41 @@
-"""The last events of a node, of all its sequences: whose copy came first, and when."""
+"""The last events of a node, of all its sequences: which parents brought each, and when."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from typing import Final, NamedTuple
 
+import attrs
+
 #: Events that a node remembers, in all sequences.
 MOST_EVENTS: Final = 65_536
+#: Copies of one event that it remembers beside the first.
+_MOST_LATER: Final = 8
 
 
-class FirstCopy(NamedTuple):
+class LaterCopy(NamedTuple):
+    parent: Hashable
+    received_at: float
+    is_repeated: bool
+    """True for a retransmission."""
+
+
+@attrs.define
+class FirstCopy:
     digest: int
     """Hash of the document."""
     received_at: float
     parent: Hashable
+    is_repeated: bool = False
+    later: list[LaterCopy] | None = None
+    """Further copies; None: there are none."""
+
+    def add_later(self, copy: LaterCopy) -> None:
+        """Remember a further copy, unless there are many."""
+        if self.later is None:
+            self.later = [copy]
+        elif len(self.later) < _MOST_LATER:
+            self.later.append(copy)
 
 
 class RecentEvents:

@@ -28,6 +28,7 @@ from plugins.dcp.endpoint import Endpoint
 from plugins.dcp.event_range import Description, EventRange, SequenceKey, merge_ranges
 from plugins.dcp.mesh.membership import IPeers, Membership
 from plugins.dcp.parents import Parents
+from plugins.dcp.recent_ranges import RecentRanges
 from plugins.dcp.sequences import Sequences, SequenceState
 from plugins.dcp.settings import DcpSettings
 
@@ -113,6 +114,7 @@ class Router:
             *(wall_clock, now),
             is_root=is_root,
         )
+        self.recent_ranges = RecentRanges()
         self._own: dict[str, Query] = {}
         self._outgoing: dict[SequenceState, None] = {}
         """Sequences with ranges that leave with the next flush."""
@@ -242,9 +244,11 @@ class Router:
 
     def _pass_on(self, state: SequenceState, range_: EventRange) -> None:
         batch = state.make_batch(range_)
+        links: Sequence[frozenset[Hashable]] = ()
         if len(self.children):
             links = self._host.match(batch) if range_.events else ()
             self.children.forward(state, range_, links)
+        self.recent_ranges.add(state.description.key, range_, links, self._now)
         if not self.is_root and origin_of(batch.flow) != self._host.origin:
             self._host.deliver(batch)
 

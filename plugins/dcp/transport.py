@@ -14,6 +14,7 @@ from zope.interface import implementer
 from broker.config.value_kind import split_host_port
 from broker.errors import BrokerError
 from broker.event.flow import origin_of
+from broker.event.place import Mark
 from broker.streams.contract import (
     CarriedInterest,
     FlowBatch,
@@ -22,9 +23,11 @@ from broker.streams.contract import (
     ITransportContext,
 )
 from broker.streams.interest_transport import IInterestTransport, Marks
+from broker.streams.tracing_transport import ITracingTransport, NodePart
 from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.socket.udp import format_address, resolve_address
 from broker.transport.view import LinkState
+from plugins.dcp.event_trace import trace_event
 from plugins.dcp.options import DcpOptions
 from plugins.dcp.router import IRouterHost, Router
 from plugins.dcp.router_snapshot import make_snapshot
@@ -94,7 +97,7 @@ class _Host:
             self.links.remove_peer(peer)
 
 
-@implementer(ILinkReceiver, IInterestTransport)
+@implementer(ILinkReceiver, IInterestTransport, ITracingTransport)
 class DcpTransport:
     def __init__(self, context: ITransportContext) -> None:
         options = context.options
@@ -182,6 +185,11 @@ class DcpTransport:
 
     def snapshot(self) -> Mapping[str, object]:
         return {} if self._router is None else make_snapshot(self._router)
+
+    def trace(self, flow: str, mark: Mark) -> NodePart | None:
+        if self._router is None:
+            return None
+        return trace_event(self._router, self._host.name, flow, mark)
 
     # ------------------------------------------------------------------ of the links
 

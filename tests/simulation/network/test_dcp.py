@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import unittest
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from broker.cli.explanation.path_tree import PathStep, find_path_steps
 from broker.config.stacks import DEFAULT_STACK
+from broker.errors import BadName
 from broker.testing.datagram_network import DatagramFaults
 from broker.testing.transport_case import TransportCase
-from broker.testing.transport_network import TransportNetwork, at_altitude
+from broker.testing.transport_network import CARRIED, TransportNetwork, at_altitude
 from plugins.dcp.options import DcpOptions
 from plugins.dcp.plugin import dcp_transport
 from plugins.dcp.stack import DcpLinkOptions, dcp_links
 
 ROOTS, ROUTERS, LEAVES = ("n0", "n1"), ("n2", "n3"), ("n4", "n5")
+
+
+def lines_below(steps: Sequence[PathStep], indent: str = "") -> Iterator[str]:
+    for step in steps:
+        yield indent + step.line
+        yield from lines_below(step.steps, f"{indent}  ")
 
 
 def address_of(number: int) -> str:
@@ -66,6 +74,60 @@ class TestMesh(TransportCase, unittest.TestCase):
             for name in LEAVES:
                 self.assertEqual(sorted(self.parents(network, name)), sorted(ROUTERS))
                 self.assertEqual(network.state_of(name)["level"], 2)
+
+    def test_the_paths_of_an_event_are_explained(self) -> None:
+        """A leaf gets the event twice, late, or over one link only; another one filters it."""
+        with self.network(0, 6, feed=DEFAULT_STACK) as network:
+            world = network.world
+            network.subscribe("some", "n4", at_altitude(1))
+            network.subscribe("all", "n5")
+            publisher = network.add_publisher("n1")
+            world.run_until(lambda: all(len(self.parents(network, n)) == 2 for n in LEAVES))
+            asking = world.client("operator", "n3")
+
+            def lines_of_last() -> list[str]:
+                world.run_until(lambda: publisher.published == len(publisher.results))
+                world.run(0.2)
+                event = str(publisher.receipts[-1].event_id)
+                answer = world.wait(asking.ask("event-paths", event=event))
+                self.assertEqual((answer["silent"], answer["partly"]), ([], []))
+                self.assertEqual(answer["stack"]["name"], "tested")
+                return list(lines_below(find_path_steps(answer["nodes"])))
+
+            publisher.publish(CARRIED, 1)
+            lines = lines_of_last()
+            for name in (*ROUTERS, *LEAVES):
+                copies = [line for line in lines if f" {name}: " in line]
+                self.assertEqual(len(copies), 2, lines)
+                self.assertEqual(sum(": first" in line for line in copies), 1, lines)
+                self.assertEqual(sum(" ms behind the first" in line for line in copies), 1, lines)
+
+            publisher.publish(CARRIED, 2)
+            lines = lines_of_last()
+            filtered = [line for line in lines if " n4: filtered" in line]
+            self.assertEqual(len(filtered), 2, lines)
+            self.assertIn("altitude = 1", filtered[0])
+
+            network.cut_datagrams("n4", "n2")
+            publisher.publish(CARRIED, 1)
+            self.assertIn("    n4: forwarded, and not arrived yet", lines_of_last())
+            world.heal_transports()
+            event = str(publisher.receipts[-1].event_id)
+            world.run_until(lambda: "n2" in self.parents(network, "n4"))
+            world.run(1.0)
+            answer = world.wait(asking.ask("event-paths", event=event))
+            self.assertIn("    n4: lost", list(lines_below(find_path_steps(answer["nodes"]))))
+
+            network.kill("n2")
+            answer = world.wait(asking.ask("event-paths", event=event))
+            self.assertEqual(answer["silent"], ["one/n2"])
+            lines = list(lines_below(find_path_steps(answer["nodes"])))
+            self.assertIn("  n3: first", lines)
+            self.assertIn("n5 (first from n2: no answer)", lines)
+            answer = world.wait(asking.ask("event-paths", event="nobody/1/1@1"))
+            self.assertEqual((answer["place"], answer["nodes"]), (None, []))
+            with self.assertRaises(BadName):
+                world.wait(asking.ask("event-paths", event="nobody"))
 
     def test_a_router_dies_and_comes_back(self) -> None:
         for seed in self.seeds:

@@ -12,11 +12,12 @@ from broker.config import Settings
 from broker.config.stacks import DEFAULT_STACK, Plugins, StackInstance
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.writer import write_event
+from broker.log.event_log import EventLog
 from broker.testing.flights import flight
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_reader import Reader, read
 from broker.testing.wrapped_transport import failing
-from broker.tracing import node_trace
+from broker.tracing import log_search, node_trace
 from tests.simulation.network.ordering_transport import OrderingTransport
 from tests.simulation.network.other_transport import OtherTransport
 from tests.simulation.network.test_event_verdicts import (
@@ -189,12 +190,12 @@ def test_the_origin_finds_an_event_of_a_flow_by_its_place(
     nodes.begin()
     document = nodes.publish_now()
     read(nodes.world, *nodes.readers, seconds=1.0)
-    search = node_trace.NodeTrace._search_log
+    search = log_search.search_log
 
-    async def search_receiver(self: Any, question: Any) -> Any:
-        if self._log is nodes.world["a"].event_log:
+    async def search_receiver(log: EventLog, *question: Any) -> Any:
+        if log is nodes.world["a"].event_log:
             return None, True
-        return await search(self, question)
+        return await search(log, *question)
 
-    monkeypatch.setattr(node_trace.NodeTrace, "_search_log", search_receiver)
+    monkeypatch.setattr(node_trace, "search_log", search_receiver)
     assert verdicts(nodes.ask(document)) == {"one/a": "origin", "one/b": "logged"}

@@ -21,7 +21,7 @@ from broker.testing.flights import INTERESTS, flight
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulated_reader import Reader, read
-from broker.tracing import node_trace as tracing
+from broker.tracing import log_search, node_trace
 from tests.simulation.test_identities import ACCOUNTS
 
 KEY = b"k" * 32
@@ -269,8 +269,8 @@ def test_deletion_reaches_all_nodes(all_nodes: list[ThreeNodes]) -> None:
 @pytest.fixture
 def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search at most eight events."""
-    monkeypatch.setattr(tracing, "MAX_PAGES", 4)
-    monkeypatch.setattr(tracing, "PAGE_EVENTS", 2)
+    monkeypatch.setattr(log_search, "MAX_PAGES", 4)
+    monkeypatch.setattr(log_search, "PAGE_EVENTS", 2)
 
 
 @pytest.mark.usefixtures("short_search")
@@ -307,16 +307,16 @@ def test_partial_search_is_reported_and_completed_by_the_place(all_nodes: list[T
     answer = nodes.explain("b", document, "r")
     assert answer["network"]["known"] is False
     assert answer["network"]["partly"] == ["one/a", "two/c"]
-    search = tracing.NodeTrace._search_log
+    search = log_search.search_log
 
-    async def at_origin(self: Any, question: Any) -> Any:
-        if self._log is world["a"].event_log:
-            events = await EventLog.read(self._log, self._log.bounds.last, 1, 1 << 20)
+    async def at_origin(log: EventLog, *question: Any) -> Any:
+        if log is world["a"].event_log:
+            events = await EventLog.read(log, log.bounds.last, 1, 1 << 20)
             return events[0], False
-        return await search(self, question)
+        return await search(log, *question)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tracing.NodeTrace, "_search_log", at_origin)
+        patched.setattr(node_trace, "search_log", at_origin)
         answer = nodes.explain("b", document, "r")
     assert verdicts(answer) == {"one/a": "origin", "one/b": "filtered", "two/c": "logged"}
     assert subscription_verdicts(answer) == {"two/c": ["delivered"]}
