@@ -122,6 +122,7 @@ class Connection:
                 self.unsupported += 1
                 return
             self.received += 1
+            self.path.silent_for = 0
             self.liveness.record_received(now)
             self._dispatch(packet, now)
         except ProtocolError:
@@ -347,6 +348,7 @@ class Connection:
             asked = self.writer.asked_since
             if asked is not None and now > asked + self._settings.least_keepalive:
                 self.path.unanswered += 1
+                self.path.silent_for += 1
             self._send_keepalive(now)
 
     def _is_lagging(self, now: float) -> bool:

@@ -10,6 +10,8 @@ import attrs
 from plugins.dcp.parent_path import ParentPath, SmoothedTime
 
 _MOST_INTERVAL: Final = 1.0
+#: Of the patience: so many requests and answers are lost in a row seldom, even of one parent.
+_PATIENCE_SHARE: Final = 1 / 8
 
 
 @attrs.frozen(kw_only=True)
@@ -85,8 +87,10 @@ class NackTimer:
         if now < self._next_nack_at():
             return False
         if self._nack_at is None or now >= self._nack_at + self._interval:
-            doubled = 2 * self._interval if self._interval else self._answer_time()
-            self._interval = min(_MOST_INTERVAL, doubled)
+            answer_time = self._answer_time()
+            doubled = 2 * self._interval if self._interval else answer_time
+            most = max(answer_time, self._settings.patience * _PATIENCE_SHARE)
+            self._interval = min(_MOST_INTERVAL, most, doubled)
         self._nack_at, self._further_since = now, None
         self._requests += 1
         return True

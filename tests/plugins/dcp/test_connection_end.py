@@ -10,7 +10,7 @@ import pytest
 from broker.transport.arq.settings import constant_rate
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import Leaving
-from plugins.dcp.packet import FIN, Packet
+from plugins.dcp.packet import ACK, FIN, Packet
 from plugins.dcp.settings import DcpSettings
 from tests.plugins.dcp.connection_pipe import MAC, Pipe, make_range, read
 
@@ -68,6 +68,24 @@ def test_a_peer_that_never_answered_is_closed() -> None:
     pipe.drops = drop_all_of(pipe.parent)
     pipe.run(60.0)
     assert pipe.child.error == "silent"
+
+
+def test_a_parent_that_answers_no_keepalive_is_suspect_only_if_it_sends_nothing_else() -> None:
+    pipe = Pipe()
+    pipe.open_sequence()
+    pipe.run(5.0)
+    pipe.drops = lambda source, packet: source is pipe.parent and bool(packet.flags & ACK)
+    an = 0
+    while pipe.child.path.unanswered < 4:
+        pipe.append(make_range(an, an + 1, an + 1))
+        an += 1
+        pipe.run(0.1)
+        assert not pipe.child.path.is_suspect
+    pipe.drops = drop_all_of(pipe.parent)
+    begin = pipe.now
+    while not pipe.child.path.is_suspect:
+        assert pipe.now < begin + 2.0
+        pipe.run(0.1)
 
 
 def test_a_probe_is_answered_soon() -> None:

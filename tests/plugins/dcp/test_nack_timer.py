@@ -123,8 +123,20 @@ def test_intervals_double_from_the_time_of_an_answer_on_up_to_a_second() -> None
 
 def test_no_request_is_due_at_the_end_of_the_patience() -> None:
     timer = make_timer(make_path(trip=0.04), certain_at=1.0)
-    assert requests_until(timer, 99.0) == approx([1.005, 1.125, 1.365, 1.845, 2.805])
+    times = requests_until(timer, 99.0)
+    assert times == approx([1.005, 1.125, 1.365, 1.615, 1.865, 2.115, 2.365, 2.615, 2.865])
     assert timer.next_timeout() == timer.given_up_at == 3.0
+
+
+def test_a_quick_parent_is_asked_ten_times_before_the_patience_ends() -> None:
+    """With 10% loss, six requests and their answers are lost once in 20,000 times."""
+    timer = make_timer(make_path(trip=0.02), certain_at=1.0)
+    assert len(requests_until(timer, 99.0)) == 10
+
+
+def test_a_request_is_not_repeated_before_its_answer() -> None:
+    timer = make_timer(make_path(trip=0.2), certain_at=1.0)
+    assert requests_until(timer, 99.0) == approx([1.005, 1.605, 2.205, 2.805])
 
 
 def test_another_missing_range_begins_anew() -> None:
