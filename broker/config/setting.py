@@ -35,8 +35,8 @@ class ValueKind(Generic[T]):
 class Setting(Generic[T]):
     """Description of a key.
 
-    `shown` is TOML for a default that differs between machines. `previous` is the key's last name,
-    which a file may still use.
+    `shown` is TOML for a default that differs between machines, or an example. `previous` is the
+    key's last name, which a file may still use.
     """
 
     kind: ValueKind[T]
@@ -45,8 +45,15 @@ class Setting(Generic[T]):
     previous: str | None = None
 
 
-def setting(kind: ValueKind[T], default: T, doc: str, *, previous: str | None = None) -> T:
-    return attrs.field(default=default, metadata={Setting: Setting(kind, doc, None, previous)})
+def setting(
+    kind: ValueKind[T],
+    default: T,
+    doc: str,
+    *,
+    shown: str | None = None,
+    previous: str | None = None,
+) -> T:
+    return attrs.field(default=default, metadata={Setting: Setting(kind, doc, shown, previous)})
 
 
 def derived_setting(kind: ValueKind[T], default: Callable[[Any], T], doc: str, *, shown: str) -> T:

@@ -249,6 +249,12 @@ def _check_discovery(text: str) -> str:
     return text
 
 
+def _check_dns_name(text: str) -> str:
+    if text and not _DNS_NAME.fullmatch(text):
+        raise ValueError
+    return text
+
+
 def _read_optional_file(value: object) -> Path | None:
     if not isinstance(value, str) or "\0" in value:
         raise ValueError
@@ -295,6 +301,9 @@ OPTIONAL_DISCOVERY: Final = ValueKind(
     '"_xmlbroker._tcp.example.org", "nodes.example.org:8766", "239.192.7.7:8767" or ""',
     _text(_check_discovery),
     _quoted,
+)
+OPTIONAL_DNS_NAME: Final = ValueKind(
+    'a DNS name such as "mesh.example.org", or ""', _text(_check_dns_name), _quoted
 )
 OPTIONAL_FILE: Final[ValueKind[Path | None]] = ValueKind(
     'the path of a file, or ""', _read_optional_file, lambda path: _quoted(path or "")

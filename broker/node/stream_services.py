@@ -39,8 +39,6 @@ from broker.streams.contract import (
     CarriedInterest,
     ClusterFactory,
     FlowBatch,
-    ILinkReceiver,
-    ILinks,
     IStreamTransport,
     ITransportContext,
 )
@@ -91,7 +89,7 @@ def build_transports(
         settings.network, lambda: network.membership.node, network.admission_context
     )
     opener = LinkOpener(settings, identity, clock, wall_clock, random, sockets, find_plugins)
-    services = StreamServices(node, network, clock, random, opener.open, wall_clock)
+    services = StreamServices(node, network, clock, random, opener, wall_clock)
     transports = StreamTransports(node.settings, services, find_plugins)
     services.connect(transports)
     for instance in transports:
@@ -139,7 +137,7 @@ class StreamServices:
         network: Network,
         clock: IClock,
         random: Random,
-        open_links: Callable[[StackInstance, str, ILinkReceiver], ILinks],
+        opener: LinkOpener,
         wall_clock: Callable[[], int],
     ) -> None:
         self.wall_clock = wall_clock
@@ -149,7 +147,7 @@ class StreamServices:
         self.clock, self.random = clock, random
         self.cluster: ClusterFactory = partial(ClusterTransport, network)
         self.link_interest: RemoteInterest = network.remote_interest
-        self.open_links = open_links
+        self.open_links, self.find_addresses = opener.open, opener.find_addresses
         self.parse_query = node.parse_query
         self._network = network
         self._matcher = node.matcher

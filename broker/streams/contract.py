@@ -161,9 +161,7 @@ class ILinks(Interface):
 
     def drop_unsent(peer: Hashable) -> None:
         """Drop the messages that wait for a peer to be connected, so that later ones have room.
-
-        They are not counted in its next view. Without effect on a connected peer.
-        """
+        They are not counted in its next view. Without effect on a connected peer."""
 
     def close() -> None:
         """Close all links."""
@@ -192,6 +190,10 @@ class ITransportContext(Interface):
     def open_links(listen: str, receiver: ILinkReceiver) -> ILinks:
         """Open links at an IP address and port, over the link stack of the instance. Raises
         `ConfigurationError`."""
+
+    def find_addresses(name: str, port: int) -> Deferred[Sequence[tuple[str, int]]]:
+        """Return the IP addresses of a name in DNS (A and AAAA records), each with the port, at
+        most 64; none for an unknown name. Fails if DNS does not answer."""
 
     def receive(batch: FlowBatch) -> None:
         """Pass on a received batch: it is validated, logged and delivered.
@@ -222,10 +224,8 @@ class ITransportContext(Interface):
         """Return the place up to which the log has a flow; (0, 0) for an unknown one."""
 
     def release_earlier() -> Deferred[None]:
-        """Deliver own events of earlier processes by `IOrderingTransport.place`.
-
-        Fires when they are logged. Until then nothing must be delivered.
-        """
+        """Deliver own events of earlier processes by `IOrderingTransport.place`. Fires when they
+        are logged. Until then nothing must be delivered."""
 
     def request_feed() -> bool:
         """Let the instance's feeder bring all events that this node or its links want, too.
@@ -288,10 +288,9 @@ class IStreamTransport(Interface):
 
     def announce(key: str, interest: CarriedInterest) -> None:
         """Announce the interest of a subscription of this node whose pattern overlaps those of
-        the instance, or replace that of the key.
-
-        From now on a batch for `receive` must have the events that match it. Batches that other
-        nodes selected without it must be dropped: their events then come from the log.
+        the instance, or replace that of the key. From now on a batch for `receive` must have the
+        events that match it. Batches that other nodes selected without it must be dropped: their
+        events then come from the log.
         """
 
     def withdraw(key: str) -> None:

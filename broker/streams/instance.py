@@ -69,7 +69,7 @@ class TransportInstance:
         self.node, self.origin = services.node, services.origin
         self.clock, self.random = services.clock, services.random
         self.clearance = stack.clearance
-        self.wall_clock = services.wall_clock
+        self.wall_clock, self.find_addresses = services.wall_clock, services.find_addresses
         self.folder = services.folder / stack.name
         self.cluster = services.cluster
         # The network of clusters judges each route itself.

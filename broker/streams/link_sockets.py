@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.error import CannotListenError
+from twisted.names import client, dns
 
 from broker.cluster.descriptor import Endpoint
 from broker.cluster.dialler import TwistedDialler, build_dialler
+from broker.cluster.discovery.dns_seeds import HostSeeds
 from broker.config import Settings
 from broker.errors import ConfigurationError
 from broker.streams.connection_port import IConnectionSocket, OpenConnections, OpenGroup
@@ -26,6 +28,14 @@ def _refuse_group(group: GroupAddress) -> ISocketChannel:
     raise ConfigurationError(f"the group {group.host}: there is no IP multicast")
 
 
+#: Returns the addresses of a name in DNS, each with a port.
+FindAddresses = Callable[[str, int], Deferred[Sequence[tuple[str, int]]]]
+
+
+def _refuse_name(name: str, port: int) -> Deferred[Sequence[tuple[str, int]]]:
+    return fail(ConfigurationError(f"{name}: there is no DNS"))
+
+
 @attrs.frozen
 class LinkSockets:
     """Functions that open sockets, each at a host and port."""
@@ -33,6 +43,7 @@ class LinkSockets:
     open_datagrams: OpenDatagrams
     open_connections: OpenConnections
     open_group: OpenGroup = _refuse_group
+    find_addresses: FindAddresses = _refuse_name
 
 
 def open_on_reactor(reactor: Any, settings: Settings) -> LinkSockets:
@@ -56,7 +67,13 @@ def open_on_reactor(reactor: Any, settings: Settings) -> LinkSockets:
         except CannotListenError as error:
             raise ConfigurationError(f"the group {group.host}: {error.socketError}") from None
 
-    return LinkSockets(open_datagrams, open_connections, open_group)
+    def find_addresses(name: str, port: int) -> Deferred[Sequence[tuple[str, int]]]:
+        # Each query opens a socket; a log line for each would flood the log.
+        dns.DNSDatagramProtocol.noisy = False
+        found = HostSeeds(client.getResolver(), name, port).find_seeds()
+        return found.addCallback(list[tuple[str, int]])
+
+    return LinkSockets(open_datagrams, open_connections, open_group, find_addresses)
 
 
 class TcpConnections:

@@ -55,6 +55,7 @@ class LinkOpener:
         self._wall_clock = wall_clock
         self._random = random
         self._open = sockets
+        self.find_addresses = sockets.find_addresses
         self._find_plugins = find_plugins
         self._sockets: dict[str, tuple[IDatagramSocket, list[DatagramLinks]]] = {}
         self._ports: dict[tuple[str, Transport], ConnectionPort] = {}

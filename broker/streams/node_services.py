@@ -88,6 +88,9 @@ class NodeServices(Protocol):
     def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
         """Open links over the link stack of an instance. Raises `ConfigurationError`."""
 
+    def find_addresses(self, name: str, port: int) -> Deferred[Sequence[tuple[str, int]]]:
+        """Return the addresses of a name in DNS, with a port."""
+
     def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Query:
         """Raises `BadQuery`."""
 

@@ -64,6 +64,8 @@ class DatagramNetwork:
         self.faults = faults or DatagramFaults()
         #: Called with datagram, source and destination; false drops it.
         self.filter: Callable[[bytes, Address, Address], bool] = lambda *_: True
+        self.dns: dict[str, Sequence[str]] = {}
+        """Hosts by name; for another name DNS does not answer."""
         self.lost = 0
         self._clock = clock
         self._random = Random(seed)

@@ -6,21 +6,21 @@ folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any, cast
 
 import attrs
 import lmdb
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 
 from broker.cluster.membership import Dialler
 from broker.config import Settings
 from broker.config.stacks import FindPlugins, find_plugins_of
-from broker.errors import LogUnavailable
+from broker.errors import LogUnavailable, NotConnected
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.log_file import LogFile
 from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
@@ -121,7 +121,8 @@ class NodeProcess:
             random=Random(time.random.random()) if self._dialler else None,
             archive=None if self._archive is None else self._archive(self),
             link_sockets=LinkSockets(
-                self._open_datagrams, self._open_connections, self._open_group
+                *(self._open_datagrams, self._open_connections, self._open_group),
+                self._find_addresses,
             ),
             find_plugins=self._find_plugins,
         )
@@ -188,6 +189,12 @@ class NodeProcess:
             for feed in link.feeds:
                 about = f"subscription {feed.number}, {where}"
                 _check_sum(feed.outcomes, link.count_queued_for(feed), about)
+
+    def _find_addresses(self, name: str, port: int) -> Deferred[Sequence[tuple[str, int]]]:
+        addresses = None if self._datagrams is None else self._datagrams.dns.get(name)
+        if addresses is None:
+            return fail(NotConnected(f"{name}: DNS does not answer"))
+        return succeed([(host, port) for host in addresses])
 
     def _stop_service(self) -> None:
         ports, self._ports = self._ports, []

@@ -6,6 +6,7 @@ import attrs
 
 from broker.config import value_kind
 from broker.config.setting import required_setting, setting
+from broker.errors import ConfigurationError
 from plugins.dcp.control import MOST_DIVERSITY
 from plugins.dcp.nack_timer import NackSettings
 from plugins.dcp.receiver import ReceiverSettings
@@ -28,11 +29,20 @@ class DcpOptions:
         "IP address and port at which this node sends and receives; the roots list it.",
         shown='"10.0.0.7:8770"',
     )
-    roots: tuple[str, ...] = required_setting(
-        value_kind.list_of(value_kind.HOST_PORT, least=1, most=64),
+    roots: tuple[str, ...] = setting(
+        value_kind.list_of(value_kind.HOST_PORT, most=64),
+        (),
         "Addresses of the roots, the same at all nodes. A node whose own address is one of them is "
         "a root.",
         shown='["10.0.0.1:8770", "10.0.0.2:8770"]',
+    )
+    root_name: str = setting(
+        value_kind.OPTIONAL_DNS_NAME,
+        "",
+        "Instead of roots: a DNS name with an address record (A or AAAA) for each root.",
+    )
+    root_port: int = setting(
+        value_kind.count(0, 65_535), 0, "Port of the roots of root_name; 0: that of udp."
     )
     parents: int = setting(
         value_kind.count(1, MOST_PARENTS), 2, "Nodes from which this node gets each event."
@@ -96,9 +106,14 @@ class DcpOptions:
         "The same when no parent can bring it; 0: it follows the reordering.",
     )
 
-    @property
-    def is_root(self) -> bool:
-        return self.udp in self.roots
+    def __attrs_post_init__(self) -> None:
+        if bool(self.roots) == bool(self.root_name):
+            both = "both are set" if self.roots else "neither is set"
+            raise ConfigurationError(
+                f"either roots or root_name names the roots of the mesh; {both}"
+            )
+        if self.root_port and not self.root_name:
+            raise ConfigurationError("root_port has no meaning without root_name")
 
     def make_settings(self, clearance: int) -> DcpSettings:
         """`clearance` is the rank of the instance's."""

@@ -119,6 +119,8 @@ class Router:
         self._outgoing: dict[SequenceState, None] = {}
         """Sequences with ranges that leave with the next flush."""
         self.alarms: list[str] = []
+        self.host_alarms: list[str] = []
+        """Alarms of the node around the router."""
         self._reported: set[str] = set()
         self._disagreement: tuple[float, str] | None = None
         """Time and text of the last one."""
@@ -365,7 +367,7 @@ class Router:
         if now < self._alarms_at:
             return
         self._alarms_at = now + _ALARM_SECONDS
-        alarms = self.membership.find_alarms(now)
+        alarms = [*self.membership.find_alarms(now), *self.host_alarms]
         if self._disagreement is not None and now < self._disagreement[0] + _DISAGREE_SECONDS:
             alarms.append(self._disagreement[1])
         # At a start, and after a repair, some last for a moment.

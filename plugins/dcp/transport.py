@@ -29,6 +29,7 @@ from broker.transport.socket.udp import format_address, resolve_address
 from broker.transport.view import LinkState
 from plugins.dcp.event_trace import trace_event
 from plugins.dcp.options import DcpOptions
+from plugins.dcp.root_lookup import RootLookup
 from plugins.dcp.router import IRouterHost, Router
 from plugins.dcp.router_snapshot import make_snapshot
 
@@ -110,49 +111,88 @@ class DcpTransport:
         self._announced: set[Deferred[Marks]] = set()
         """Of interest that does not count yet."""
         self._timer = DeadlineTimer(context.clock, self._handle_timeout)
+        self._lookup: RootLookup | None = None
+        self._knows_roots = bool(options.roots)
 
     # ------------------------------------------------------------------ of the node
 
     def listen(self) -> None:
         context, options = self._context, self._options
         self._host.links = context.open_links(options.udp, self)
-        if options.is_root:
+        if options.root_name:
+            self._lookup = RootLookup(context, options, self._set_roots)
+        # Before DNS answers, it is a node that finds no parent.
+        self._open_router(options.roots, is_root=options.udp in options.roots)
+
+    def _open_router(self, addresses: Sequence[str], *, is_root: bool) -> None:
+        context = self._context
+        if is_root:
             self._is_fed = context.request_feed()
-        # At a root only their number counts.
-        addresses = options.parent_nodes or options.roots
-        roots = [self._host.find_peer(each) for each in addresses if each != options.udp]
-        if options.is_root:
-            roots = list(options.roots)
         host: IRouterHost = self._host
         self._router = Router(
-            *(
-                host,
-                options.make_settings(context.clearance.rank),
-                lambda size: secrets.token_bytes(size),
-            ),
-            *([each for each in roots if each is not None], context.random),
+            *(host, self._options.make_settings(context.clearance.rank)),
+            lambda size: secrets.token_bytes(size),
+            *(self._find_roots(addresses, is_root), context.random),
             *(context.wall_clock, context.clock.seconds()),
-            is_root=options.is_root,
+            is_root=is_root,
         )
         self._host.uses = self._router.endpoint.uses
 
+    def _find_roots(self, addresses: Sequence[str], is_root: bool) -> list[Hashable]:
+        """Return the peers at which the search for parents begins."""
+        if is_root:
+            # Only their number counts.
+            return list(addresses)
+        own = self._options.udp
+        others = [each for each in self._options.parent_nodes or addresses if each != own]
+        peers = [self._host.find_peer(each) for each in others]
+        return [each for each in peers if each is not None]
+
+    def _set_roots(self, addresses: Sequence[str]) -> None:
+        """Handle new addresses of `root_name`. The first ones decide whether this node is a root
+        until its end."""
+        if self._router is None:
+            return
+        options, now = self._options, self._context.clock.seconds()
+        is_root = self._host.find_peer(options.udp) in map(self._host.find_peer, addresses)
+        if is_root and not self._knows_roots:
+            self._router.stop(now)
+            self._router.flush(now)
+            self._open_router(addresses, is_root=True)
+            self._activate_announced()
+        self._knows_roots = True
+        self._router.membership.set_roots(self._find_roots(addresses, self._router.is_root), now)
+        self._router.host_alarms = []
+        if is_root != self._router.is_root:
+            verb, role = ("names", "no root") if is_root else ("lacks", "a root")
+            text = f"{options.root_name} {verb} {options.udp}, and this node runs as {role}"
+            self._router.host_alarms = [f"{text}: restart it"]
+        self._changed()
+
     def start(self) -> None:
+        if self._lookup is not None:
+            self._lookup.start()
         self._changed()
 
     def stop(self) -> Deferred[None]:
         self._timer.arm(None)
+        if self._lookup is not None:
+            self._lookup.stop()
         if self._router is not None:
             self._router.stop(self._context.clock.seconds())
         links, self._host.links, self._router = self._host.links, None, None
         if links is not None:
             links.close()
+        self._activate_announced()
+        return succeed(None)
+
+    def _activate_announced(self) -> None:
         while self._announced:
             self._announced.pop().callback({})
-        return succeed(None)
 
     def announce(self, key: str, interest: CarriedInterest) -> Deferred[Marks]:
         """Return the marks behind which all events of the interest come."""
-        if self._router is None or self._options.is_root:
+        if self._router is None or self._router.is_root:
             # The feeder brings the events of a root, and states from where on.
             return succeed({})
         active: Deferred[Marks] = Deferred()
@@ -211,6 +251,8 @@ class DcpTransport:
         if self._router is not None:
             self._router.flush(self._context.clock.seconds())
             self._timer.arm(self._router.next_timeout())
+            if self._lookup is not None and self._router.membership.search.is_unanswered:
+                self._lookup.hasten()
 
     def _failed(self, failure: Failure) -> None:
         assert isinstance(failure.value, Exception)

@@ -193,6 +193,9 @@ class Services:
     def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
         raise ConfigurationError(f"{listen} can not be opened")
 
+    def find_addresses(self, name: str, port: int) -> Deferred[Sequence[tuple[str, int]]]:
+        return succeed(())
+
     def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Query:
         return parse_query(text, namespaces)
 

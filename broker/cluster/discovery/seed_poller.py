@@ -25,8 +25,14 @@ class SeedPoller:
     log = Logger()
 
     def __init__(
-        self, source: ISeedSource, clock: IClock, found: Callable[[Sequence[Endpoint]], object]
+        self,
+        source: ISeedSource,
+        clock: IClock,
+        found: Callable[[Sequence[Endpoint]], object],
+        failure: str = "discovery found no members",
     ) -> None:
+        """`failure` begins the warning about the first of failed polls."""
+        self._failure = failure
         self._source = source
         self._clock = clock
         self._found = found
@@ -35,9 +41,11 @@ class SeedPoller:
         self._is_failing = False
         self._stopped = False
         self._empty_polls = 0
+        self._polled_at = 0.0
 
     def start(self) -> None:
         self._call = None
+        self._polled_at = self._clock.seconds()
         self._pending = self._source.find_seeds().addCallbacks(self._seeds_found, self._poll_failed)
 
     def stop(self) -> None:
@@ -46,6 +54,13 @@ class SeedPoller:
             self._pending.cancel()
         if self._call is not None and self._call.active():
             self._call.cancel()
+
+    def hasten(self) -> None:
+        """Let the next poll come `SHORTEST_PERIOD` after the last one: the seeds do not answer."""
+        if self._call is not None and self._call.active():
+            self._call.cancel()
+            due = self._polled_at + SHORTEST_PERIOD - self._clock.seconds()
+            self._schedule_poll(max(0.0, due))
 
     def _seeds_found(self, seeds: Sequence[Endpoint]) -> None:
         self._is_failing = False
@@ -59,7 +74,7 @@ class SeedPoller:
     def _poll_failed(self, failure: Failure) -> None:
         if not (self._is_failing or self._stopped):
             self._is_failing = True
-            self.log.warn("discovery found no members: {error}", error=failure.getErrorMessage())
+            self.log.warn("{begin}: {error}", begin=self._failure, error=failure.getErrorMessage())
         self._poll_sooner()
 
     def _poll_sooner(self) -> None:

@@ -25,6 +25,11 @@ def silent_after(loss: float) -> float:
     return BEACON_SECONDS * ceil(log(_CHANCE) / log(loss))
 
 
+def describe_cycle(parent: str) -> str:
+    """Return the alarm about a parent that was dropped for its path."""
+    return f"this node was in the path of its parent {parent}: a circle, or two nodes of one name"
+
+
 def find_alarms(
     parents: Iterable[Parent], standing: Standing, own: frozenset[str], target: int, now: float
 ) -> Iterator[str]:

@@ -16,7 +16,6 @@ from plugins.dcp.connection import Connection
 from plugins.dcp.control import (
     MOST_CANDIDATES,
     MOST_LEVEL,
-    MOST_SHARED,
     Beacon,
     ControlMessage,
     Interest,
@@ -30,12 +29,19 @@ from plugins.dcp.control import (
 )
 from plugins.dcp.endpoint import Endpoint
 from plugins.dcp.mesh.admission import Admission
-from plugins.dcp.mesh.alarms import BEACON_SECONDS, find_alarms
+from plugins.dcp.mesh.alarms import BEACON_SECONDS, describe_cycle, find_alarms
 from plugins.dcp.mesh.beacons import Beacons
 from plugins.dcp.mesh.reinitialisation import Reinitialisation
+from plugins.dcp.mesh.replacement import Replacement
 from plugins.dcp.mesh.search import ParentSearch
 from plugins.dcp.mesh.selection import Candidate, DiverseSelector, select_parents
-from plugins.dcp.mesh.standing import Standing, derive_standing, elements_of, root_standing
+from plugins.dcp.mesh.standing import (
+    Standing,
+    derive_standing,
+    elements_of,
+    encode_standing,
+    root_standing,
+)
 from plugins.dcp.parents import Parent, Parents
 from plugins.dcp.settings import DcpSettings
 
@@ -43,8 +49,6 @@ from plugins.dcp.settings import DcpSettings
 _STATE_SECONDS: Final = BEACON_SECONDS
 #: Time for which a circle is an alarm after it was opened.
 _CYCLE_SECONDS: Final = 60.0
-#: A child gives its permission after this time, even without another parent.
-_PERMIT_AFTER: Final = 5.0
 
 
 class IPeers(Protocol):
@@ -94,15 +98,18 @@ class Membership:
         """None while the node has no children."""
         self._stated: Standing | None = None
         self._state_at = now + random.uniform(0.0, _STATE_SECONDS)
-        self._ends_since = now
-        """Time since which a parent is to be replaced."""
-        self._permits: dict[Connection, float] = {}
-        """Parents that wait for permission, each with the time at which it is given."""
+        self._replacement = Replacement(endpoint, parents, lambda: settings.parents, now)
         self.beacons = Beacons(host.name, wall_clock, is_root=is_root)
         self.search = ParentSearch(
             *(endpoint, [] if is_root else roots, Backoff(0.25, 5.0, random)),
             *(self._count_missing, self._choose, self._confirm),
         )
+
+    def set_roots(self, roots: Sequence[Hashable], now: float) -> None:
+        """Search from other nodes on; at a root only their number counts."""
+        self._root_count = len(roots)
+        if not self.is_root:
+            self.search.set_roots(roots, now)
 
     # ------------------------------------------------------------------ standing
 
@@ -126,10 +133,7 @@ class Membership:
         target = self._settings.parents
         alarms = list(find_alarms(self._parents, self.standing, own, target, now))
         if self._cycle is not None and now < self._cycle[0] + _CYCLE_SECONDS:
-            alarms.append(
-                f"this node was in the path of its parent {self._cycle[1]}: a circle, or two nodes "
-                "of one name"
-            )
+            alarms.append(describe_cycle(self._cycle[1]))
         return alarms
 
     @property
@@ -148,7 +152,7 @@ class Membership:
         if standing != self._stated:
             self._stated = standing
             for child in self._children:
-                child.connection.send_control(_encode(standing))
+                child.connection.send_control(encode_standing(standing))
 
     # ------------------------------------------------------------------ as a child
 
@@ -195,34 +199,9 @@ class Membership:
         self._parents.add(connection, candidate, now)
         connection.send_control(self._parents.interest)
 
-    def _release_replaced(self, now: float) -> None:
-        """End leaving parents as soon as others have proven themselves, and give permissions."""
-        leaving = [each for each in self._parents if each.is_leaving]
-        if not leaving:
-            return
-        proven = [
-            each
-            for each in self._parents
-            if not each.is_leaving
-            # A parent that is dead, and not given up yet, does not count.
-            and each.connection.liveness.received_at > self._ends_since
-            and self._parents.is_proven(each.connection)
-        ]
-        for connection, until in list(self._permits.items()):
-            if proven or now >= until:
-                del self._permits[connection]
-                connection.send_control(Reinitialise())
-        if len(proven) >= min(self._settings.parents, len(leaving)):
-            for parent in leaving:
-                if parent.connection not in self._permits:
-                    self._endpoint.close(parent.connection, "moved", now)
-
-    def _prepare_end(self, parent: Parent, now: float) -> None:
+    def _prepare_end(self, parent: Parent, now: float, *, asks_permission: bool = False) -> None:
         """Look for another parent before this one ends."""
-        parent.is_leaving = True
-        self._ends_since = now
-        for each in self._parents:
-            each.connection.probe()
+        self._replacement.begin(parent, now, asks_permission=asks_permission)
         self.search.begin_pass(now)
 
     # ------------------------------------------------------------------ as a parent
@@ -257,7 +236,7 @@ class Membership:
         self._fixed_level = level
         clearance = min(join.clearance, self._settings.clearance)
         self._children.add(connection, join.name, clearance)
-        connection.send_control(_encode(self.standing))
+        connection.send_control(encode_standing(self.standing))
         self._children.set_interest(connection, message.epoch, message.queries)
 
     def _covers(self, queries: Sequence[Query]) -> bool:
@@ -329,8 +308,7 @@ class Membership:
         elif isinstance(message, Leaving):
             self._prepare_end(parent, now)
         else:
-            self._permits[parent.connection] = now + _PERMIT_AFTER
-            self._prepare_end(parent, now)
+            self._prepare_end(parent, now, asks_permission=True)
 
     def _receive_beacon(self, parent: Parent, beacon: Beacon, now: float) -> None:
         if self._host.name in beacon.path or len(beacon.path) >= MOST_LEVEL:
@@ -352,7 +330,7 @@ class Membership:
         """Handle the end of a connection, which `Children` and `Parents` do not have any more."""
         self.admission.remove(connection)
         self.reinitialisation.permit(connection)
-        self._permits.pop(connection, None)
+        self._replacement.remove(connection)
         if not len(self._children):
             self._fixed_level = None
 
@@ -361,7 +339,8 @@ class Membership:
     def next_timeout(self) -> float:
         times = (
             *(self.search.next_timeout(), self.admission.next_timeout()),
-            *(self.reinitialisation.next_timeout(), self._state_at, *self._permits.values()),
+            *(self.reinitialisation.next_timeout(), self._state_at),
+            self._replacement.next_timeout(),
         )
         return min(each for each in times if each is not None)
 
@@ -370,7 +349,7 @@ class Membership:
             self._endpoint.close(connection, "no answer", now)
         self.search.handle_timeout(now)
         self._is_rebalancing &= not self.search.has_ended_pass
-        self._release_replaced(now)
+        self._replacement.end_replaced(now)
         self._consider_reinitialisation(now)
         if now >= self._state_at:
             self._state_at = now + _STATE_SECONDS
@@ -393,8 +372,3 @@ class Membership:
                 connection.send_control(Reinitialise())
         if plan.take_permitted(now):
             self._drop_children(now)
-
-
-def _encode(standing: Standing) -> ParentState:
-    shared = tuple(sorted(standing.shared)[:MOST_SHARED])
-    return ParentState(standing.level, standing.paths, shared)

@@ -37,7 +37,7 @@ class ParentSearch:
         choose: Callable[[Sequence[Candidate], float], Sequence[Candidate]],
         confirm: Callable[[Connection, Candidate, float], object],
     ) -> None:
-        """Without roots it finds nothing: the node is one.
+        """Without roots it finds nothing: the node is one, or waits for `set_roots`.
 
         `count_missing` returns the number of parents that are missing. `choose` returns those of
         the offers whose places are taken. `confirm` makes the node behind a connection a parent.
@@ -46,6 +46,11 @@ class ParentSearch:
         """True when all known nodes were asked once."""
         self.level_refusals = 0
         """Nodes of this pass that have room, but not a low level."""
+        self.is_unanswered = False
+        """True if no node has answered in the last pass."""
+        self._has_answer = False
+        """In this pass."""
+        self._is_stopped = False
         self._endpoint = endpoint
         self._roots = roots
         self._backoff = backoff
@@ -72,6 +77,7 @@ class ParentSearch:
         now: float,
     ) -> None:
         """Note that a node offers a place, and its children."""
+        self._note_answer()
         asked_at = self._trying.pop(connection.peer, now)
         self._add_candidates(self._last_candidates, children)
         name, level, diversity = candidate.name, candidate.level, candidate.diversity
@@ -84,6 +90,7 @@ class ParentSearch:
         self, peer: Hashable, reason: str, children: Iterable[Hashable], now: float
     ) -> None:
         """Note that a node has no place, and that these may have some."""
+        self._note_answer()
         self.level_refusals += reason == "level"
         self._add_candidates(self._candidates, children)
         self.failed(peer, now)
@@ -102,6 +109,18 @@ class ParentSearch:
             self._try_at = now
         elif not self._trying:
             self._end_pass(now)
+
+    def _note_answer(self) -> None:
+        self._has_answer, self.is_unanswered = True, False
+
+    def set_roots(self, roots: Sequence[Hashable], now: float) -> None:
+        """Begin the next passes at other nodes."""
+        if list(roots) == list(self._roots):
+            return
+        self._roots = roots
+        if not self._is_stopped:
+            self._try_at = now
+            self.begin_pass(now)
 
     def begin_pass(self, now: float) -> None:
         """Ask again from the roots on: a parent has gone, or earlier refusals do not count."""
@@ -144,12 +163,14 @@ class ParentSearch:
             self._try_at = now
             return
         refusals = self.level_refusals
+        self.is_unanswered = not self._has_answer
+        self._has_answer = False
         self.begin_pass(now)
         self.has_ended_pass, self.level_refusals = True, refusals
         self._try_at = now + self._backoff.next_wait(now)
 
     def stop(self) -> None:
-        self._try_at = None
+        self._is_stopped, self._try_at = True, None
 
     @property
     def is_searching(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from plugins.dcp.control import MOST_LEVEL
+from plugins.dcp.control import MOST_LEVEL, MOST_SHARED, ParentState
 from plugins.dcp.mesh.selection import Diversity
 
 
@@ -47,3 +47,9 @@ def derive_standing(
     paths = min([len(parents), *(each.paths for each in parents)])
     common = frozenset.intersection(*(each.shared for each in parents)) if parents else frozenset()
     return Standing(level, paths, common | elements_of(name, diversity))
+
+
+def encode_standing(standing: Standing) -> ParentState:
+    """Return the message that states a standing to children."""
+    shared = tuple(sorted(standing.shared)[:MOST_SHARED])
+    return ParentState(standing.level, standing.paths, shared)
