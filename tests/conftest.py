@@ -10,7 +10,10 @@ from hypothesis import HealthCheck, settings
 
 from broker.replay.garbage_collection import tune_garbage_collector
 from tests.capability import SHARED_DATA, need
+from tests.drop_in import drop_in
 from tests.skip_rule import SkipRule
+
+__all__ = ["drop_in"]
 
 # Both measure the machine's load rather than the code.
 settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,8 +6,10 @@ import attrs
 
 from broker.config import value_kind
 from broker.config.setting import required_setting, setting
-from broker.errors import ConfigurationError
+from broker.errors import ConfigurationError, StackError
+from broker.transport.stacks import find_plugin
 from plugins.dcp.control import MOST_DIVERSITY
+from plugins.dcp.mesh.selection import IParentSelector, diverse_selector
 from plugins.dcp.nack_timer import NackSettings
 from plugins.dcp.receiver import ReceiverSettings
 from plugins.dcp.settings import DEFAULT_MTU, DcpSettings
@@ -60,6 +62,12 @@ class DcpOptions:
         {},
         "Things that fail together with this node, by kind. Nodes prefer parents that differ in "
         "them.",
+    )
+    selector: str = setting(
+        value_kind.NODE_NAME,
+        diverse_selector.name,
+        "Plug-in that chooses parents among the nodes with room. diverse: new diversity keys "
+        "first, then a low level, then a quick answer.",
     )
     content: str = setting(
         value_kind.choice("dynamic", "static"),
@@ -114,6 +122,15 @@ class DcpOptions:
             )
         if self.root_port and not self.root_name:
             raise ConfigurationError("root_port has no meaning without root_name")
+        self._find_selector()
+
+    def _find_selector(self) -> IParentSelector:
+        if self.selector == diverse_selector.name:
+            return diverse_selector
+        try:
+            return find_plugin(IParentSelector, self.selector, "parent selector")
+        except StackError as error:
+            raise ConfigurationError(f"selector: {error.text}") from None
 
     def make_settings(self, clearance: int) -> DcpSettings:
         """`clearance` is the rank of the instance's."""
@@ -130,6 +147,7 @@ class DcpOptions:
             ),
             send_bytes=self.send_buffer,
             diversity=self.diversity,
+            selector=self._find_selector(),
             clearance=clearance,
             is_static=self.content == "static",
             widens=self.widen_on_join == "push",

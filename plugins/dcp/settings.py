@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from broker.transport.arq.settings import ArqSettings
+from plugins.dcp.mesh.selection import IParentSelector, diverse_selector
 from plugins.dcp.receiver import ReceiverSettings
 
 #: Bytes of a packet, with header and tag.
@@ -44,6 +45,7 @@ class DcpSettings:
     """Rank of the highest security level of events on the links."""
     asks_all: bool = True
     """The first request for a missing range goes to all parents."""
+    selector: IParentSelector = diverse_selector
     diversity: Mapping[str, str] = attrs.field(factory=dict)
     """Things that fail together with the node: name by kind."""
     pacing: ArqSettings = ArqSettings()

@@ -4,6 +4,7 @@ from broker.transport.stacks.builder import build_stack
 from broker.transport.stacks.contract import (
     GroupAddress,
     IFanOutStack,
+    INamedPlugin,
     IProtocolStack,
     IReconnectingStack,
     IStackPlugin,
@@ -22,6 +23,7 @@ from broker.transport.stacks.registry import (
 __all__ = [
     "GroupAddress",
     "IFanOutStack",
+    "INamedPlugin",
     "IProtocolStack",
     "IReconnectingStack",
     "IStackPlugin",

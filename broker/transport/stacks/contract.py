@@ -48,10 +48,15 @@ class StackSettings:
     """Owner of the link, for a stack with a connection monitor."""
 
 
-class IStackPlugin(IPlugin):
-    """A named, stateless plug-in of one of the kinds below, found through `twisted.plugin`."""
+class INamedPlugin(IPlugin):
+    """A stateless plug-in that configurations name, found through `twisted.plugin`."""
 
     name: str = Attribute("name in configurations; unique among the installed ones of its kind")
+
+
+class IStackPlugin(INamedPlugin):
+    """A plug-in of one of the kinds below."""
+
     version: int = Attribute("version of its protocols; both ends of a link have the same")
     summary: str = Attribute("purpose, in one line")
     options: type = Attribute(

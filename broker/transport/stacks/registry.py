@@ -12,9 +12,9 @@ from zope.interface import Invalid
 from zope.interface.verify import verifyObject
 
 from broker.errors import AmbiguousStack, UnknownStack
-from broker.transport.stacks.contract import IProtocolStack, IStackPlugin
+from broker.transport.stacks.contract import INamedPlugin, IProtocolStack, IStackPlugin
 
-P = TypeVar("P", bound=IStackPlugin)
+P = TypeVar("P", bound=INamedPlugin)
 
 _log = Logger()
 
@@ -33,8 +33,9 @@ def find_plugins(kind: type[P]) -> tuple[P, ...]:
     return tuple(sorted(usable, key=lambda plugin: plugin.name))
 
 
-def find_plugin(kind: type[P], name: str) -> P:
-    """Return the plug-in of a kind with a name. Raises `UnknownStack` or `AmbiguousStack`."""
+def find_plugin(kind: type[P], name: str, noun: str = "stack") -> P:
+    """Return the plug-in of a kind with a name. Raises `UnknownStack` or `AmbiguousStack`, whose
+    texts call it by the noun."""
     plugins: tuple[P, ...] = find_plugins(kind)
     matches = [plugin for plugin in plugins if plugin.name == name]
     if not matches:
@@ -42,11 +43,11 @@ def find_plugin(kind: type[P], name: str) -> P:
         near = get_close_matches(name, known, n=1)
         hint = f", did you mean {near[0]!r}?" if near else ";"
         raise UnknownStack(
-            f"no stack {name!r} is installed{hint} there are: {', '.join(known) or 'none'}"
+            f"no {noun} {name!r} is installed{hint} there are: {', '.join(known) or 'none'}"
         )
     if len(matches) > 1:
         origins = " and ".join(sorted(map(class_name, matches)))
-        raise AmbiguousStack(f"the stack {name!r} is installed {len(matches)} times: by {origins}")
+        raise AmbiguousStack(f"the {noun} {name!r} is installed {len(matches)} times: by {origins}")
     (plugin,) = matches
     return plugin
 
@@ -67,18 +68,22 @@ def class_name(plugin: object) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _is_usable(kind: type[IStackPlugin], plugin: IStackPlugin) -> bool:
+def _is_usable(kind: type[INamedPlugin], plugin: INamedPlugin) -> bool:
     try:
         verifyObject(kind, plugin)
         if not isinstance(plugin.name, str):
             raise Invalid(f"its name is {plugin.name!r}")
-        if not isinstance(plugin.options, type) or not hasattr(plugin.options, "__attrs_attrs__"):
+        if IStackPlugin.providedBy(plugin) and not _is_attrs_class(plugin.options):
             raise Invalid(f"its options are {plugin.options!r}, not an attrs class")
     except Invalid as wrong:
         _log.error(
-            "the stack {origin} does not provide the interface and is ignored: {wrong}",
+            "the plug-in {origin} does not provide the interface and is ignored: {wrong}",
             origin=class_name(plugin),
             wrong=wrong,
         )
         return False
     return True
+
+
+def _is_attrs_class(options: object) -> bool:
+    return isinstance(options, type) and hasattr(options, "__attrs_attrs__")

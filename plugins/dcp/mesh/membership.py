@@ -34,7 +34,7 @@ from plugins.dcp.mesh.beacons import Beacons
 from plugins.dcp.mesh.reinitialisation import Reinitialisation
 from plugins.dcp.mesh.replacement import Replacement
 from plugins.dcp.mesh.search import ParentSearch
-from plugins.dcp.mesh.selection import Candidate, DiverseSelector, select_parents
+from plugins.dcp.mesh.selection import Candidate, GuardedSelector
 from plugins.dcp.mesh.standing import (
     Standing,
     derive_standing,
@@ -92,7 +92,7 @@ class Membership:
         self._children = children
         self._diversity = settings.diversity
         self._root_count = len(roots)
-        self._selector = DiverseSelector()
+        self._selector = GuardedSelector(settings.selector)
         self._is_rebalancing = False
         self._fixed_level: int | None = None
         """None while the node has no children."""
@@ -134,7 +134,8 @@ class Membership:
         alarms = list(find_alarms(self._parents, self.standing, own, target, now))
         if self._cycle is not None and now < self._cycle[0] + _CYCLE_SECONDS:
             alarms.append(describe_cycle(self._cycle[1]))
-        return alarms
+        fault = self._selector.find_alarm(now)
+        return [*alarms, fault] if fault else alarms
 
     @property
     def is_ready(self) -> bool:
@@ -181,9 +182,9 @@ class Membership:
         staying = [each for each in self._parents if not each.is_leaving]
         present = [each.as_candidate() for each in staying]
         if not self._is_rebalancing:
-            return select_parents(self._selector, offers, present, self._count_missing())
+            return self._selector.select(offers, present, self._count_missing(), now)
         self._is_rebalancing = False
-        best = select_parents(self._selector, [*present, *offers], (), self._settings.parents)
+        best = self._selector.select([*present, *offers], (), self._settings.parents, now)
         for parent, candidate in zip(staying, present, strict=True):
             if not any(candidate is each for each in best):
                 self._prepare_end(parent, now)

@@ -22,6 +22,10 @@ _STACK = '[stacks.mesh]\nuse = "dcp"\nudp = "127.0.0.1:8770"\n'
             'roots = ["127.0.0.1:8770"]\nroot_port = 7',
             "root_port has no meaning without root_name",
         ),
+        (
+            'root_name = "asdi.example"\nselector = "divers"',
+            "selector: no parent selector 'divers' is installed, did you mean 'diverse'? there are",
+        ),
         ('root_name = "asdi example"', "stacks.mesh.root_name must be a DNS name such as"),
     ],
 )

@@ -1,16 +1,15 @@
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
 from twisted.logger import ILogObserver, LogEvent, LogLevel, globalLogPublisher
 
-import twisted.plugins
 from broker.errors import AmbiguousStack, UnknownStack
-from broker.transport.stacks import IProtocolStack, find_plugins, find_stack, find_stacks
+from broker.transport.stacks import IProtocolStack, find_stack, find_stacks
+from tests.drop_in import DropIn
 
 STACK = """
 import attrs
@@ -30,25 +29,6 @@ class {kind}:
 stack = {kind}()
 again = stack
 """
-
-DropIn = Callable[[str, str], None]
-
-
-@pytest.fixture
-def drop_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DropIn]:
-    """Write a module into a folder of plug-ins of this test."""
-    folder = tmp_path / "twisted" / "plugins"
-    folder.mkdir(parents=True)
-    monkeypatch.setattr(twisted.plugins, "__path__", [*twisted.plugins.__path__, str(folder)])
-    find_plugins.cache_clear()
-
-    def write(name: str, text: str) -> None:
-        (folder / f"{name}.py").write_text(text)
-
-    yield write
-    find_plugins.cache_clear()
-    for path in folder.glob("*.py"):
-        sys.modules.pop(f"twisted.plugins.{path.stem}", None)
 
 
 @pytest.fixture

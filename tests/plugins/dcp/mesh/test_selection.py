@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from plugins.dcp.mesh.selection import Candidate, DiverseSelector, select_parents
+from plugins.dcp.mesh.selection import Candidate, GuardedSelector
 
 
 def make_candidate(name: str, level: int = 1, response: float = 0.1, **keys: str) -> Candidate:
@@ -14,7 +14,7 @@ def make_candidate(name: str, level: int = 1, response: float = 0.1, **keys: str
 def choose(*offers: Candidate, count: int = 1, parents: tuple[Candidate, ...] = ()) -> list[str]:
     """Return the names of the chosen ones, the same for each order of the offers."""
     found = {
-        tuple(each.name for each in select_parents(DiverseSelector(), order, parents, count))
+        tuple(each.name for each in GuardedSelector().select(order, parents, count, 0.0))
         for order in permutations(offers)
     }
     (names,) = found
