@@ -153,7 +153,7 @@ class Closed(OurError):
 
 
 class UnknownDestination(OurError):
-    """A message for a site that is not in the group."""
+    """A message for a site that is not in the group, or a change of a node that is not there."""
 
     code = "unknown-destination"
 

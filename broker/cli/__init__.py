@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "top": "Watch nodes, their links and their traffic.",
     "archive": "List, verify, compact and expire the archive of a network.",
     "order": "Verify the order of events by signed certificates; create keys for them.",
+    "mesh": "Show a mesh, check what failures would do to it, and change its links.",
     "log": "Verify and repair the event log of a node.",
     "dtd": "List and show DTDs; check and register your own.",
     "node": "Prepare a node's data, while the node is down, for its next start.",

@@ -43,49 +43,50 @@ _TRAFFIC_COLUMNS = (
     *("full", "redials", "lost", "resent"),
 )
 _TEXT_COLUMNS = frozenset(
-    {"client", "subscription"} | {"node", "leads", "state", "link", "by", "archive", "replayer"}
+    {"client", "subscription", "node", "leads", "state", "link", "by", "archive", "replayer"}
+    | {"parent", "child"}
 )
 
 
 def overview_tables(samples: Sequence[Sample], rates: Sequence[Rates]) -> Iterable[Table]:
     """A rate replaces its count."""
-    yield _make_table("Nodes", _NODE_COLUMNS, map(_node_row, samples))
+    yield make_table("Nodes", _NODE_COLUMNS, map(_node_row, samples))
     here = [
         (sample, sample.status, rate)
         for sample, rate in zip(samples, rates, strict=True)
         if sample.status is not None
     ]
-    yield _make_table("Events", _EVENT_COLUMNS, (_events_row(*each) for each in here))
+    yield make_table("Events", _EVENT_COLUMNS, (_events_row(*each) for each in here))
     recovering = [each for each in here if isinstance(each[1].get("recovery"), Mapping)]
     if recovering:
-        yield _make_table(
+        yield make_table(
             "Recovery", _RECOVERY_COLUMNS, (_recovery_row(*each) for each in recovering)
         )
     lags = [(status, lag) for _, status, _ in here for lag in lags_of(status) if _is_behind(lag)]
     if lags:
-        yield _make_table(
+        yield make_table(
             "Durable subscriptions that are behind",
             _DURABLE_COLUMNS,
             (_lag_row(*each) for each in lags),
         )
     links = [(status, link, rate) for _, status, rate in here for link in links_of(status)]
     if links:
-        yield _make_table(
+        yield make_table(
             "Links", _LINK_COLUMNS, (_link_row(status, link) for status, link, _ in links)
         )
-        yield _make_table("Traffic", _TRAFFIC_COLUMNS, (_traffic_row(*each) for each in links))
+        yield make_table("Traffic", _TRAFFIC_COLUMNS, (_traffic_row(*each) for each in links))
 
 
 def link_tables(status: Mapping[str, Any]) -> Iterable[Table]:
     links = list(links_of(status))
-    yield _make_table("Links", _LINK_COLUMNS, (_link_row(status, link) for link in links))
-    yield _make_table(
+    yield make_table("Links", _LINK_COLUMNS, (_link_row(status, link) for link in links))
+    yield make_table(
         "Traffic", _TRAFFIC_COLUMNS, (_traffic_row(status, link, {}) for link in links)
     )
 
 
 def durable_table(lags: Iterable[Mapping[str, Any]]) -> Table:
-    return _make_table(
+    return make_table(
         "Durable subscriptions", _DURABLE_COLUMNS[1:], (_lag_cells(lag) for lag in lags)
     )
 
@@ -246,7 +247,8 @@ def _format_amount(
     return f"{counts.get(name, 0) / unit:,.0f}"
 
 
-def _make_table(title: str, headings: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
+def make_table(title: str, headings: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Return a table; columns that are not of names and texts are justified to the right."""
     from rich import box
     from rich.table import Table
 

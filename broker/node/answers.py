@@ -13,6 +13,7 @@ from broker.dtd.interfaces import IDtdCache
 from broker.identity import Identity
 from broker.matching.query.query import Query
 from broker.node.event_types import EventTypes
+from broker.node.operation_answers import OperationAnswers
 from broker.node.order_answers import OrderAnswers
 from broker.node.status import InspectedNode, build_status
 from broker.node.type_answers import Subscriber, find_subscribers
@@ -128,6 +129,9 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
         return Deferred.fromCoroutine(paths.find_paths(identity, event_id))
 
     orders = OrderAnswers(lambda: node.transports)
+    operations = OperationAnswers(
+        node.settings.node.name, lambda: node.transports, node.recovery.questions
+    )
     types = node.types.build_answers(list_subscribers)
     return {
         "status": answer_status,
@@ -142,5 +146,6 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
         "order-proof": orders.answer_proof,
         "order-admit": orders.answer_admit,
         "order-remove": orders.answer_remove,
+        "operate": operations.answer,
         **durable.answerers(),
     }

@@ -99,7 +99,7 @@ class Router:
         self.disagreements = 0
         """Events of which two parents sent different copies."""
         self._host = host
-        self._settings = settings
+        self.settings = settings
         self.is_root = is_root
         self.sequences = Sequences()
         self.endpoint = Endpoint(settings, self, host.send, entropy, host.open_peer)
@@ -315,7 +315,7 @@ class Router:
 
     def _update_queries(self) -> None:
         wanted = {*self._own.values(), *self.children.queries}
-        if self._settings.is_static or not fit_into_message(wanted):
+        if self.settings.is_static or not fit_into_message(wanted):
             wanted = {(pattern, "true()", ()) for pattern in self._host.patterns}
         self.parents.set_queries(wanted, self._now)
 

@@ -18,6 +18,7 @@ def make_snapshot(router: Router) -> dict[str, object]:
         "resilience": max(0, standing.paths - 1),
         "alarms": router.alarms,
         "cycles": membership.cycles,
+        "has_left": membership.has_left,
         "reinitialised": membership.reinitialisation.count,
         "refusals": dict(membership.admission.refusals),
         "sequences": len(router.sequences),

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.config.value_kind import split_host_port
-from broker.errors import BrokerError
+from broker.errors import BrokerError, Closed
 from broker.event.flow import origin_of
 from broker.event.place import Mark
 from broker.streams.contract import (
@@ -23,11 +23,13 @@ from broker.streams.contract import (
     ITransportContext,
 )
 from broker.streams.interest_transport import IInterestTransport, Marks
+from broker.streams.operation import IOperatedTransport
 from broker.streams.tracing_transport import ITracingTransport, NodePart
 from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.socket.udp import format_address, resolve_address
 from broker.transport.view import LinkState
 from plugins.dcp.event_trace import trace_event
+from plugins.dcp.operation import operate
 from plugins.dcp.options import DcpOptions
 from plugins.dcp.root_lookup import RootLookup
 from plugins.dcp.router import IRouterHost, Router
@@ -98,7 +100,7 @@ class _Host:
             self.links.remove_peer(peer)
 
 
-@implementer(ILinkReceiver, IInterestTransport, ITracingTransport)
+@implementer(ILinkReceiver, IInterestTransport, ITracingTransport, IOperatedTransport)
 class DcpTransport:
     def __init__(self, context: ITransportContext) -> None:
         options = context.options
@@ -230,6 +232,13 @@ class DcpTransport:
         if self._router is None:
             return None
         return trace_event(self._router, self._host.name, flow, mark)
+
+    def operate(self, action: str) -> Mapping[str, object]:
+        if self._router is None:
+            raise Closed(f"the stack {self._context.instance} has stopped")
+        found = operate(self._router, action, self._context.clock.seconds())
+        self._changed()
+        return found
 
     # ------------------------------------------------------------------ of the links
 

@@ -41,29 +41,29 @@ class Admission:
         children: int,
         now: float,
         *,
-        is_ready: bool,
+        refusal: str = "",
     ) -> str:
         """Reserve a place for a node.
 
-        Return the reason of a refusal; empty: the place is reserved.
+        `refusal` is a reason for which this node accepts none. Return the reason of a refusal;
+        empty: the place is reserved.
         """
         self._tokens = min(_BURST, self._tokens + (now - self._filled_at) * _RATE)
         self._filled_at = now
-        reason = ""
-        if not is_ready:
-            reason = "not ready"
-        elif own_level >= MOST_LEVEL or (join.level and own_level >= join.level):
-            reason = "level"
-        elif children + len(self._leases) >= self.most_children:
-            reason = "capacity"
-        elif self._tokens < 1:
-            reason = "busy"
+        reason = refusal or self._find_refusal(join.level, own_level, children)
         if reason:
             self.refusals[reason] = self.refusals.get(reason, 0) + 1
             return reason
         self._tokens -= 1
         self._leases[connection] = _Lease(join, now + LEASE_SECONDS)
         return ""
+
+    def _find_refusal(self, level: int, own_level: int, children: int) -> str:
+        if own_level >= MOST_LEVEL or (level and own_level >= level):
+            return "level"
+        if children + len(self._leases) >= self.most_children:
+            return "capacity"
+        return "busy" if self._tokens < 1 else ""
 
     def take(self, connection: Connection, own_level: int) -> tuple[Join, str]:
         """End a lease: the node takes its place. Return its question, and a reason of refusal.

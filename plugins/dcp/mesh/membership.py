@@ -78,11 +78,13 @@ class Membership:
         *,
         is_root: bool,
     ) -> None:
-        self.is_root = is_root
+        self.is_root, self.name = is_root, host.name
         self.cycles = 0
         """Parents in whose path this node was."""
         self._cycle: tuple[float, str] | None = None
         """Time and parent of the last one."""
+        self.has_left = False
+        """True after `leave`: the node accepts no children until `rebalance`."""
         self.admission = Admission(settings.children)
         self.reinitialisation = Reinitialisation(random)
         self._host = host
@@ -90,7 +92,7 @@ class Membership:
         self._endpoint = endpoint
         self._parents = parents
         self._children = children
-        self._diversity = settings.diversity
+        self.diversity = settings.diversity
         self._root_count = len(roots)
         self._selector = GuardedSelector(settings.selector)
         self._is_rebalancing = False
@@ -115,7 +117,7 @@ class Membership:
 
     @property
     def standing(self) -> Standing:
-        name, diversity = self._host.name, self._diversity
+        name, diversity = self._host.name, self.diversity
         if self.is_root:
             return root_standing(name, diversity, self._root_count)
         standings = [each.standing for each in self._parents]
@@ -129,7 +131,7 @@ class Membership:
         """Return a sentence for each alarm about the redundancy of this node."""
         if self.is_root:
             return []
-        own = elements_of(self._host.name, self._diversity)
+        own = elements_of(self._host.name, self.diversity)
         target = self._settings.parents
         alarms = list(find_alarms(self._parents, self.standing, own, target, now))
         if self._cycle is not None and now < self._cycle[0] + _CYCLE_SECONDS:
@@ -144,6 +146,18 @@ class Membership:
             return True
         is_whole = not self.search.is_searching or self.search.has_ended_pass
         return bool(self._parents.paths) and is_whole
+
+    @property
+    def refusal(self) -> str:
+        """Reason for which the node accepts no children now; empty: it accepts them."""
+        if self.has_left:
+            return "leaving"
+        return "" if self.is_ready else "not ready"
+
+    @property
+    def is_moving(self) -> bool:
+        """True while parents are compared or replaced."""
+        return self._is_rebalancing or any(each.is_leaving for each in self._parents)
 
     def _state_standing(self, now: float) -> None:
         """State the standing to the children, if it has changed."""
@@ -164,7 +178,8 @@ class Membership:
 
     def rebalance(self, now: float) -> None:
         """Search for better parents. The present ones end when the new ones have proven
-        themselves (D67)."""
+        themselves (D67). After `leave` the node accepts children again."""
+        self.has_left = False
         if not self.is_root:
             self._is_rebalancing = True
             self.search.begin_pass(now)
@@ -208,8 +223,14 @@ class Membership:
     # ------------------------------------------------------------------ as a parent
 
     def leave(self, now: float) -> None:
-        """Let the children find other parents; then nothing goes through this node."""
-        self.search.stop()
+        """Let the children find other parents, and accept no further ones. Without children,
+        nothing goes through this node any more. It keeps its own parents.
+
+        A repeated call has no effect.
+        """
+        if self.has_left:
+            return
+        self.has_left = True
         for child in self._children:
             child.connection.send_control(Leaving())
 
@@ -218,17 +239,19 @@ class Membership:
         children = tuple(addresses[:MOST_CANDIDATES])
         reason = self.admission.reserve(
             *(connection, join, self.level, len(self._children), now),
-            is_ready=self.is_ready,
+            refusal=self.refusal,
         )
         if reason:
             connection.send_control(Refused(reason, children))
             return
-        diversity = tuple(sorted(self._diversity.items()))
+        diversity = tuple(sorted(self.diversity.items()))
         connection.send_control(Offer(self._host.name, self.level, diversity, children))
 
     def _admit(self, connection: Connection, message: Interest) -> None:
         level = self.level
         join, reason = self.admission.take(connection, level)
+        if self.has_left:
+            reason = "leaving"
         if not reason and not self._covers(message.queries):
             reason = "content"
         if reason:
@@ -359,14 +382,8 @@ class Membership:
                 self._send_beacon(self.beacons.make())
 
     def _consider_reinitialisation(self, now: float) -> None:
-        search, plan = self.search, self.reinitialisation
-        is_useful = (
-            self._fixed_level is not None
-            and search.is_searching
-            and search.has_ended_pass
-            and search.level_refusals > 0
-        )
-        plan.consider(is_useful, now)
+        plan = self.reinitialisation
+        plan.consider(self._fixed_level is not None and self.search.needs_higher_level, now)
         children = [each.connection for each in self._children]
         if plan.take_due(children, now):
             for connection in children:

@@ -176,6 +176,11 @@ class ParentSearch:
     def is_searching(self) -> bool:
         return self._try_at is not None and self._count_missing() > 0
 
+    @property
+    def needs_higher_level(self) -> bool:
+        """True if nodes with room have refused for the level, after all were asked."""
+        return self.is_searching and self.has_ended_pass and self.level_refusals > 0
+
     def next_timeout(self) -> float | None:
         if self._decide_at is not None:
             return self._decide_at

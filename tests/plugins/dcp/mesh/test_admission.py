@@ -27,13 +27,13 @@ class Node:
         level: int = 0,
         now: float = 0.0,
         *,
-        is_ready: bool = True,
+        refusal: str = "",
     ) -> str:
         """Return the reason of a refusal."""
         connection = connection or make_connection()
         return self.core.reserve(
             *(connection, Join(str(connection.peer), level), self.level, self.children, now),
-            is_ready=is_ready,
+            refusal=refusal,
         )
 
 
@@ -42,7 +42,7 @@ class Node:
 
 def test_a_node_without_parents_is_not_ready() -> None:
     node = Node()
-    assert node.ask(is_ready=False) == "not ready"
+    assert node.ask(refusal="not ready") == "not ready"
     assert node.ask() == "" and node.core.refusals == {"not ready": 1}
 
 
