@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from twisted.logger import Logger
 
@@ -18,7 +18,7 @@ from broker.cluster.interest.effects import (
     InterestRemoved,
     QueuePoliciesChanged,
 )
-from broker.cluster.local_interest import LocalInterest
+from broker.cluster.local_interest import KeyedInterest, LocalInterest
 from broker.cluster.log_page_server import LogPageServer
 from broker.cluster.multicast_group import ClusterGroup
 from broker.cluster.neighbours import Neighbours
@@ -28,6 +28,7 @@ from broker.cluster.relay_ingest import RelayIngest
 from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.replicas.service import Replicas
 from broker.cluster.tables.effects import NameConflict, Send
+from broker.cluster.traffic.claims import Claims
 from broker.cluster.traffic.core import Traffic
 from broker.cluster.traffic.effects import (
     CoverOrigin,
@@ -87,6 +88,7 @@ class ClusterDriver:
         self.relay_ingest = relay_ingest
         self.ordered = OrderedRanges(relay_ingest)
         self.local_interest = LocalInterest(wall_clock)
+        self.claims = Claims(self.local_interest.unclaimed_upto)
         self.state: NetworkState | None = None
         self.traffic: Traffic | None = None
         self._event_log = event_log
@@ -131,6 +133,13 @@ class ClusterDriver:
         self._runner.start(state, traffic)
         self._set_start_positions(self.local_interest.start_positions.resume_marks)
         self.types.start(state, self.apply_effects)
+
+    def announce(self, interest: Iterable[KeyedInterest]) -> None:
+        """Announce interest to other nodes, if there is a cluster."""
+        for key, pattern, query, policy in interest:
+            if self.state is not None:
+                self.call(self.state.announce_interest, key, pattern, query)
+                self.call(self.state.set_interest_policy, key, policy)
 
     def resume_from(self, key: Hashable, position: Mapping[str, Mark]) -> None:
         """Set the resume position of a key of `local_interest`.
@@ -242,7 +251,7 @@ class ClusterDriver:
                 target = state.to_frame_destination(destination)
                 self.remote_interest.set_queue_policies(target, policies)
             case InterestActive(key, cuts):
-                self._activate_interest(key, cuts)
+                self.activate_interest(key, cuts)
             case BadInterest():
                 self.log.warn(
                     "malformed interest of {author} is widened to whole streams: {reason}",
@@ -273,7 +282,7 @@ class ClusterDriver:
         else:
             self.on_other_message(message)
 
-    def _activate_interest(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
+    def activate_interest(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
         cuts = {origin: cut for origin, cut in cuts.items() if is_flow(origin)}
         if self.traffic is not None and key in self.local_interest:
             self.call(self.traffic.record_cuts, cuts)

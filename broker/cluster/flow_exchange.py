@@ -7,7 +7,7 @@ announces the ends of all flows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -19,12 +19,14 @@ from broker.cluster.driver import ClusterDriver
 from broker.cluster.network_state import NetworkState
 from broker.cluster.remote_interest import Destination, RemoteInterest
 from broker.cluster.replicas.page_frame import make_local_frame
+from broker.cluster.stack_tables import Disagreement
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.cluster.traffic.sender import OutgoingEvent
 from broker.errors import BadName, ProtocolError
 from broker.event.flow import check_flow, is_default_flow, pattern_of
 from broker.event.place import Mark
+from broker.event.stream import StreamPattern
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.streams.contract import CarriedEvent
@@ -53,8 +55,11 @@ class FlowExchange:
         """Called after the commit."""
         self.fed_patterns: set[str] = set()
         """Carrying patterns whose flows this network feeds to this node."""
-        self._disagreements: frozenset[str] = frozenset()
-        self._reported: frozenset[str] = frozenset()
+        self.on_disagreement: Callable[[Collection[StreamPattern]], object] = lambda _: None
+        """Called with the patterns whose streams other nodes carry differently."""
+        self._disagreeing: set[StreamPattern] = set()
+        self._disagreements: frozenset[Disagreement] = frozenset()
+        self._reported: frozenset[Disagreement] = frozenset()
 
     def start_after(self, mark: Mark) -> None:
         """Publish all flows behind a mark: their earlier events are lost, or only in pages."""
@@ -132,13 +137,21 @@ class FlowExchange:
 
     def report_disagreements(self, state: NetworkState) -> None:
         """Log new disagreements about stacks. Call each second."""
-        found = frozenset(state.stacks.disagreements(state.map.members()))
+        found = frozenset(state.stacks.find_disagreements(state.map.members()))
         # A new node's tables do not come all at once.
         lasting = found & self._disagreements
         self._disagreements = found
-        for sentence in sorted(lasting - self._reported):
+        for _, sentence in sorted(lasting - self._reported):
             self.log.warn("nodes disagree: {sentence}", sentence=sentence)
+        self._disagreeing = set(_parse_patterns(each.pattern for each in lasting))
+        if lasting - self._reported:
+            self.on_disagreement(self._disagreeing)
         self._reported = lasting | self._reported & found
+
+    def is_agreed(self, patterns: Sequence[str]) -> bool:
+        """Return whether no known node carries streams of these patterns differently."""
+        own = [StreamPattern.parse(each) for each in patterns] if self._disagreeing else ()
+        return not any(one.overlaps(other) for one in own for other in self._disagreeing)
 
     def receive_range(
         self,
@@ -169,3 +182,12 @@ class FlowExchange:
             *(span, frame, 0), is_carried=True, is_in_order=self._driver.ordered.orders(flow)
         )
         self._driver.call(traffic.receive_range, received)
+
+
+def _parse_patterns(texts: Iterable[str]) -> Iterator[StreamPattern]:
+    """Yield the patterns of other nodes that are some."""
+    for text in texts:
+        try:
+            yield StreamPattern.parse(text)
+        except BadName:
+            continue

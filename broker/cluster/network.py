@@ -206,19 +206,18 @@ class Network:
             own_flows={flow: log.flows.intervals_of(flow) for flow in log.flows.own},
             end_of_flow=log.flows.limit,
             may_drop=self.driver.may_drop,
+            claims=self.driver.claims,
         )
         self.driver.start(state, traffic)
         self.flows.start_after(log.own_end)
         self.log.info("{address} is a member of its cluster", address=str(address))
         # Other nodes may have an outdated interest of this node, so their ranges may lack events.
-        self.driver.local_interest.deactivate_all()
+        self.driver.local_interest.deactivate_announced()
         if self.driver.local_interest.is_reactivating:
             traffic.pause_receiving()
         self.driver.call(state.publish_descriptor, node)
         self.driver.call(state.request_feed, self.flows.fed_patterns)
-        for key, pattern, query, policy in self.driver.local_interest:
-            self.driver.call(state.announce_interest, key, pattern, query)
-            self.driver.call(state.set_interest_policy, key, policy)
+        self.driver.announce(self.driver.local_interest.announced())
 
     def _own_cuts(self) -> list[tuple[str, int, int]]:
         log = self.event_log

@@ -214,7 +214,8 @@ class NetworkState:
         return effects
 
     def destinations(self) -> list[Address]:
-        """Return the reachable other members, and reachable far units with a known interest."""
+        """Return the reachable other members, and reachable far units with a known interest, or
+        perhaps with that of another transport."""
         own = self.address
         near = [Address(own.unit, name) for name in self.map.reachable() if name != own.node]
         far = [
@@ -223,7 +224,7 @@ class NetworkState:
             if context != own.unit
             for child in self.map.reachable_units(context)
             if child != own.unit[len(context)]
-            and unit_text((*context, child)) in self._summary_authors
+            and (self.stacks.has_own or unit_text((*context, child)) in self._summary_authors)
         ]
         return near + far
 

@@ -11,7 +11,7 @@ whose events a node without its transport requests from the origin's log.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from msgspec import Meta
 
@@ -35,6 +35,11 @@ OwnStack: TypeAlias = CarriedBy | tuple[str, int, Sequence[str]]
 _CARRIED_BY: Final = Schema[CarriedBy](CarriedBy, "stack of a node")
 
 
+class Disagreement(NamedTuple):
+    pattern: str
+    sentence: str
+
+
 class StackTables:
     """`own` names the transport of each own stream pattern that is not carried by the default."""
 
@@ -46,6 +51,11 @@ class StackTables:
         )
         self._fed: dict[str, set[Address]] | None = None
         """Nodes by the pattern that they want in frames; None until it is read."""
+
+    @property
+    def has_own(self) -> bool:
+        """True if another transport than the default one carries streams of this node."""
+        return bool(self._own)
 
     def publications(self) -> list[Publication]:
         """Return this node's tables: none if the default transport carries all its streams."""
@@ -88,13 +98,17 @@ class StackTables:
 
         `members` are the nodes of the cluster, which may have no table.
         """
+        return [each.sentence for each in self.find_disagreements(members)]
+
+    def find_disagreements(self, members: Iterable[str]) -> list[Disagreement]:
+        """Return them with their patterns."""
         others = {key.author: table for key, table in self._tables.items(STACKS)}
         others |= {name: {} for name in members if name not in others}
         others.pop(self._tables.address.node, None)
         return [
-            sentence
+            each
             for name in sorted(others)
-            for sentence in _compare(name, self._own, _read_table(others[name]))
+            for each in _compare(name, self._own, _read_table(others[name]))
         ]
 
 
@@ -110,13 +124,12 @@ def _read_table(table: Mapping[str, Value]) -> dict[str, CarriedBy]:
 
 def _compare(
     node: str, own: Mapping[str, CarriedBy], other: Mapping[str, CarriedBy]
-) -> Iterable[str]:
+) -> Iterable[Disagreement]:
     for pattern in sorted({*own, *other}):
         here, there = own.get(pattern), other.get(pattern)
         if here != there:
-            yield (
-                f'streams."{pattern}": {node} has the stack {_text(there)}, this node {_text(here)}'
-            )
+            carried = f"{node} has the stack {_text(there)}, this node {_text(here)}"
+            yield Disagreement(pattern, f'streams."{pattern}": {carried}')
 
 
 def _text(carried: CarriedBy | None) -> str:

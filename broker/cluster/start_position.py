@@ -18,7 +18,7 @@ from broker.event.place import Mark
 #: Ms between the clocks of nodes: additional events are better than missing ones.
 MAX_CLOCK_SKEW = 600_000
 _NOWHERE: Mark = (0, 0)
-_END: Mark = (1 << 63, 1 << 63)
+END: Mark = (1 << 63, 1 << 63)
 
 
 @attrs.define
@@ -79,8 +79,8 @@ class StartPositions:
 
     def start_of_dead(self, origin: str) -> Mark | None:
         """Return None for an origin without interest. Unlike `start_of` it allows no clock skew."""
-        first = self._lowest_start(origin, _END, 0)
-        return None if first == _END else first
+        first = self._lowest_start(origin, END, 0)
+        return None if first == END else first
 
     def _lowest_start(self, origin: str, mark: Mark, skew: int) -> Mark:
         resumed = self._resumed_origins.get(origin)

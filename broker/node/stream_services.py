@@ -190,6 +190,7 @@ class StreamServices:
         driver.ordered.read_lost = self._read_lost
         self._output.find_statuses = transports.find_statuses
         self._network.flows.publish_flow = publish
+        self._network.flows.on_disagreement = self._network.interest.announce_all
         self._network.driver.on_flow_recovered = recovered
 
     def _read_lost(self, flow: str, after: Mark, upto: Mark) -> AsyncIterator[FoundPart]:
@@ -282,6 +283,12 @@ class StreamServices:
 
     def withdraw_interest(self, key: Hashable) -> None:
         self._network.interest.withdraw(key)
+
+    def announce_all(self, patterns: Sequence[StreamPattern]) -> None:
+        self._network.interest.announce_all(patterns)
+
+    def is_agreed(self, patterns: Sequence[str]) -> bool:
+        return self._network.flows.is_agreed(patterns)
 
     def match(self, batch: FlowBatch) -> Sequence[Collection[Hashable]]:
         interest = self.link_interest

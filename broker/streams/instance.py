@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from contextlib import contextmanager
 from typing import Any
 
-import attrs
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -20,6 +19,7 @@ from broker.event.place import Mark
 from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
+from broker.streams.cleared_parts import HIGHEST_RANK, ClearedPart, split_at_withheld
 from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
@@ -109,12 +109,15 @@ class TransportInstance:
     def start(self) -> None:
         if self.orders:
             # The network brings all missing events, also those that no subscription wants.
-            everything = self._services.parse_query("true()", {})
-            for pattern in self.patterns:
-                interest = StreamInterest(pattern, everything)
-                key = self.instance, pattern.text
-                self._services.announce_interest(key, interest, lambda marks: None)
+            self._announce_everything()
         self._call("start")
+
+    def _announce_everything(self) -> None:
+        everything = self._services.parse_query("true()", {})
+        for pattern in self.patterns:
+            interest = StreamInterest(pattern, everything)
+            key = self.instance, pattern.text
+            self._services.announce_interest(key, interest, lambda marks: None)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -144,6 +147,13 @@ class TransportInstance:
             return None
         active = self._call("announce", key, interest)
         return active if self.provides(IInterestTransport) else None
+
+    @property
+    def announces_alone(self) -> bool:
+        """True if other nodes learn of its interest by the transport. A fed one takes all events
+        from the network."""
+        is_agreed = self._services.is_agreed([pattern.text for pattern in self.patterns])
+        return self.provides(IInterestTransport) and not self._is_fed and is_agreed
 
     def withdraw(self, key: str) -> None:
         self._call("withdraw", key)
@@ -233,24 +243,9 @@ class TransportInstance:
 
     def _cleared_parts(
         self, batch: FlowBatch, targets: Sequence[Collection[Hashable]]
-    ) -> Iterator[tuple[FlowBatch, Sequence[Collection[Hashable]]]]:
-        """Yield ranges without the places of events above the clearance.
-
-        Receivers miss these places, and request them over links that may have the clearance.
-        """
-        start, after = 0, batch.after
-        for index, event in enumerate(batch.events) if self._is_limited else ():
-            if event.level > self._stack.clearance.rank:
-                before = (event.mark[0], event.mark[1] - 1)
-                if after < before:
-                    events = batch.events[start:index]
-                    part = attrs.evolve(batch, after=after, upto=before, events=events)
-                    yield part, targets[start:index]
-                start, after = index + 1, event.mark
-        if after < batch.upto:
-            if start:
-                batch = attrs.evolve(batch, after=after, events=batch.events[start:])
-            yield batch, targets[start:]
+    ) -> Iterator[ClearedPart]:
+        rank = self._stack.clearance.rank if self._is_limited else HIGHEST_RANK
+        return split_at_withheld(batch, targets, rank)
 
     def _own_links(self, targets: Collection[Hashable]) -> frozenset[Hashable]:
         if self._uses_network:
@@ -332,6 +327,8 @@ class TransportInstance:
         if self._stack.feed and not self._is_fed:
             self._is_fed = True
             self._services.request_feed([pattern.text for pattern in self.patterns])
+            # It covers all interest of links.
+            self._announce_everything()
         return self._is_fed
 
     def set_link_interest(
@@ -398,3 +395,4 @@ class TransportInstance:
         self.stop()
         if orders:
             self._services.release_ordered([pattern.text for pattern in self.patterns])
+        self._services.announce_all(self.patterns)

@@ -82,6 +82,12 @@ class NodeServices(Protocol):
     def withdraw_interest(self, key: Hashable) -> None:
         """Withdraw interest from the network of clusters."""
 
+    def announce_all(self, patterns: Sequence[StreamPattern]) -> None:
+        """Announce interest in these streams to the network that only transports have so far."""
+
+    def is_agreed(self, patterns: Sequence[str]) -> bool:
+        """Return whether no known node gives these carrying patterns to another transport."""
+
     def match(self, batch: FlowBatch) -> Sequence[Collection[Hashable]]:
         """Return the targets of each event."""
 

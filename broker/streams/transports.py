@@ -216,6 +216,14 @@ class StreamTransports(Carriage):
         interest = CarriedInterest(pattern, query.text, dict(query.namespaces))
         return self._set_interest(key, str(self._last_key), interest)
 
+    def announce_alone(self, pattern: StreamPattern) -> bool:
+        """Return whether transports that provide `IInterestTransport` carry all streams of a
+        pattern, and announce the interest in them to the nodes that send them."""
+        found = [each for each in self._carrying.patterns if each.overlaps(pattern)]
+        return any(each.covers(pattern) for each in found) and all(
+            self._by_pattern[each.text].announces_alone for each in found
+        )
+
     def set_queue_policy(self, key: Hashable, policy: str) -> None:
         """Announce another policy with the interest of a key."""
         if key in self._announced:

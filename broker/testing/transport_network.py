@@ -27,9 +27,14 @@ CLUSTER_NODES = 5
 ALTITUDES = (0, 1, 2)
 
 
-def at_altitude(altitude: int) -> Interest:
+#: Interest in the carried streams alone.
+CARRIED_ONLY = Interest(PATTERN, "true()", lambda stream, altitude: stream == CARRIED)
+
+
+def at_altitude(altitude: int, pattern: str = ">") -> Interest:
     query = f"/flight/flightleg/altitude = {altitude}"
-    return Interest(">", query, lambda _, each: each == altitude)
+    streams = (CARRIED, OTHER) if pattern == ">" else (CARRIED,)
+    return Interest(pattern, query, lambda stream, each: each == altitude and stream in streams)
 
 
 class TransportNetwork:

@@ -62,6 +62,8 @@ class SendBuffer:
         """`query_epoch` returns the epoch of the child's query that is in force."""
         self.control = SequenceSender[StreamRange](0, _make_stream_range)
         self._has_grown = False
+        self.has_empty = False
+        """True if ranges without events wait."""
         self.repaired = 0
         """Ranges sent again."""
         self.dropped_bytes = 0
@@ -128,6 +130,7 @@ class SendBuffer:
 
     def append(self, sequence: OutgoingSequence, range_: EventRange) -> None:
         self._has_grown = True
+        self.has_empty |= not range_.size
         sender = sequence.sender
         before = sender.waiting_bytes
         for piece in range_.pieces(self._writer.room - len(EVENTS)):
@@ -144,6 +147,7 @@ class SendBuffer:
         self._changed(sequence, before)
 
     def flush_empty(self) -> None:
+        self.has_empty = False
         for sequence in self._by_key.values():
             if sequence.sender.end > sequence.sender.sent_upto:
                 sequence.sender.flush_empty()

@@ -137,6 +137,7 @@ class Services:
         self.matched = 0
         self.notices: list[tuple[SiteNotice, list[str]]] = []
         self.fed: list[str] = []
+        self.announced_later: list[str] = []
         self.announced: dict[Hashable, Callable[[Mapping[str, Mark]], object]] = {}
         self.own_end = (1, 6)
 
@@ -185,6 +186,12 @@ class Services:
 
     def withdraw_interest(self, key: Hashable) -> None:
         self.announced.pop(key)
+
+    def announce_all(self, patterns: Sequence[StreamPattern]) -> None:
+        self.announced_later += [pattern.text for pattern in patterns]
+
+    def is_agreed(self, patterns: Sequence[str]) -> bool:
+        return True
 
     def match(self, batch: FlowBatch) -> Sequence[frozenset[LinkKey]]:
         self.matched += 1

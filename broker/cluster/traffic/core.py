@@ -12,6 +12,7 @@ import msgspec
 
 from broker.cluster.address import Address
 from broker.cluster.network_state import NetworkState
+from broker.cluster.traffic.claims import Claims
 from broker.cluster.traffic.effects import (
     CoverOrigin,
     DeliverMessage,
@@ -60,6 +61,7 @@ class Traffic:
         own_flows: Mapping[str, Sequence[FlowInterval]] = NO_FLOWS,
         end_of_flow: Callable[[str, Mark], Mark] = lambda _, mark: mark,
         may_drop: Callable[[str], bool] = lambda _: False,
+        claims: Claims | None = None,
     ) -> None:
         """`newest_own_mark` returns the newest own place, durable or not. `group_members`
         returns the neighbours that multicast reaches with events of a rank. `own_flows` and
@@ -79,7 +81,7 @@ class Traffic:
         self._incarnations: dict[str, int] = {}
         self._cuts: dict[str, Mark] = {}
         self._newest_cuts: dict[str, Mark] = {}
-        self.receiver = Receiver(log_coverage, patience, start_of, histories, may_drop)
+        self.receiver = Receiver(log_coverage, patience, start_of, histories, may_drop, claims)
         self.counts = TrafficCounts()
 
     @property

@@ -2,7 +2,7 @@
 
 Here an origin stands for one of its flows (`broker.event.flow`).
 
-A range that starts after the position reveals a missing range. It is held for `REORDER_SECONDS`,
+A range that starts after the position reveals a missing range. It is held for some time (`claims`),
 since frames on different routes overtake each other, except for ranges of a transport that brings
 them in order. Then the node requests a page from the origin node, with backoff until an answer
 arrives.
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from broker.cluster.address import Address
+from broker.cluster.traffic.claims import Claims, reorder_seconds
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.known_histories import KnownHistories
 from broker.cluster.traffic.missing_range import MAX_RETRY_SECONDS, RETRY_SECONDS, MissingRange
@@ -27,14 +28,9 @@ from broker.cluster.traffic.received_range import (
     RequestPage,
     StoreHistories,
 )
-from broker.event.flow import is_default_flow, origin_of
+from broker.event.flow import origin_of
 from broker.event.place import Mark
 
-#: Seconds that a range waits for earlier ones.
-REORDER_SECONDS = 0.1
-#: The same where another transport carries the flow, and this one announces its end: that transport
-#: may be slower than one frame. Five times covers its usual delay and one repetition.
-FLOW_GRACE_SECONDS = 5 * REORDER_SECONDS
 #: Seconds; then other nodes may have dropped this node's interest (`tables.table.TableTimes`).
 UNFILTERED_AFTER = 15.0
 #: Dropped ranges arrive again with the requested pages.
@@ -55,6 +51,7 @@ class Receiver:
         start_of: Callable[[str, Mark], Mark] = lambda _, mark: mark,
         histories: KnownHistories | None = None,
         may_drop: Callable[[str], bool] = lambda _: False,
+        claims: Claims | None = None,
     ) -> None:
         """`log_coverage` returns the logged position in an origin. After `patience` seconds
         without an answer a missing range expires. `start_of` returns the start mark of a new
@@ -66,6 +63,7 @@ class Receiver:
         self._start_of = start_of
         self._histories = histories or KnownHistories()
         self._may_drop = may_drop
+        self._claims = claims or Claims()
         self._cursors: dict[str, Mark] = {}
         """Ahead of the log: their events are being committed."""
         self._start_marks: dict[str, Mark] = {}
@@ -107,7 +105,7 @@ class Receiver:
         self._is_paused = False
         effects: list[ReceiverEffect] = []
         for origin, missing in list(self._missing.items()):
-            missing.request_at, missing.since = now + _reorder_seconds(origin), now
+            missing.request_at, missing.since = now + reorder_seconds(origin), now
             effects += self._release(origin, now)
         return effects
 
@@ -143,6 +141,7 @@ class Receiver:
     def receive_range(self, received: ReceivedRange, now: float) -> list[ReceiverEffect]:
         origin, history = received.frame.origin, received.frame.history
         log = origin_of(origin)
+        received = self._claims.limit(received)
         if self._is_over_limit(origin):
             self.counts.dropped += 1
             return []
@@ -325,9 +324,13 @@ class Receiver:
                 self.counts.dropped += 1
                 return []
             self.counts.holes += is_counted
-            missing = self._missing[origin] = MissingRange(
-                received.frame.origin_node, now + _wait_before(received), now, was_silent
-            )
+            request_at = now + self._claims.seconds_before(received)
+            missing = MissingRange(received.frame.origin_node, request_at, now, was_silent)
+            self._missing[origin] = missing
+        elif missing.request_at > now + RETRY_SECONDS and not missing.requests:
+            # The carrying transport has passed what the network has announced before.
+            request_at = now + self._claims.seconds_before(received)
+            missing.request_at = min(missing.request_at, request_at)
         missing.target = received.frame.origin_node
         missing.is_unfiltered |= was_silent
         size = received.frame.size
@@ -364,7 +367,7 @@ class Receiver:
                 missing.since = now
                 missing.requests.clear()
                 missing.backoff.report_progress()
-                wait = RETRY_SECONDS if has_more else _wait_before(missing.held[0])
+                wait = RETRY_SECONDS if has_more else self._claims.seconds_before(missing.held[0])
                 missing.request_at = now + wait
         else:
             del self._missing[origin]
@@ -378,14 +381,6 @@ class Receiver:
         missing.requests[node] += 1
         after = self.position_of(origin) or (0, 0)
         path = self._histories.path_to(origin_of(origin), after)
-        may_drop = not missing.is_unfiltered and self._may_drop(origin)
-        return RequestPage(node, origin, after, missing.is_unfiltered, path, may_drop)
-
-
-def _wait_before(held: ReceivedRange) -> float:
-    """Return the seconds in which what is missing before a range may still come by itself."""
-    return 0.0 if held.is_in_order else _reorder_seconds(held.frame.origin)
-
-
-def _reorder_seconds(flow: str) -> float:
-    return REORDER_SECONDS if is_default_flow(flow) else FLOW_GRACE_SECONDS
+        is_unfiltered = missing.is_unfiltered or self._claims.is_unclaimed_after(origin, after)
+        may_drop = not is_unfiltered and self._may_drop(origin)
+        return RequestPage(node, origin, after, is_unfiltered, path, may_drop)

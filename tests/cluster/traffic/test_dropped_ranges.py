@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from broker.cluster.traffic.claims import REORDER_SECONDS
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.missing_range import RETRY_SECONDS
 from broker.cluster.traffic.received_range import RequestPage
-from broker.cluster.traffic.receiver import REORDER_SECONDS, UNFILTERED_AFTER
+from broker.cluster.traffic.receiver import UNFILTERED_AFTER
 from broker.streams.dropped_count import DroppedCount
 from tests.cluster.traffic.frames import frame
 from tests.cluster.traffic.test_receiver import ME, Log

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from broker.cluster.traffic.claims import FLOW_GRACE_SECONDS
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.own_senders import OwnSenders
-from broker.cluster.traffic.receiver import FLOW_GRACE_SECONDS
 from broker.cluster.traffic.sender import OutgoingEvent
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent

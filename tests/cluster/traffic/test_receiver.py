@@ -5,6 +5,7 @@ from typing import Any
 import attrs
 
 from broker.cluster.address import Address
+from broker.cluster.traffic.claims import REORDER_SECONDS
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.known_histories import KnownHistories
 from broker.cluster.traffic.missing_range import MAX_RETRY_SECONDS, RETRY_SECONDS
@@ -19,7 +20,6 @@ from broker.cluster.traffic.receiver import (
     MAX_HELD_RANGES,
     MAX_INCOMPLETE_ORIGINS,
     MAX_ORIGINS,
-    REORDER_SECONDS,
     Receiver,
 )
 from broker.event.place import Mark, NamedHistory

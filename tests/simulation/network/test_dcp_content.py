@@ -1,0 +1,70 @@
+"""The content of a mesh: whose queries go where, and what each node gets."""
+
+from __future__ import annotations
+
+import unittest
+
+from broker.config.stacks import DEFAULT_STACK
+from broker.testing.transport_network import (
+    CARRIED,
+    INSTANCE,
+    PATTERN,
+    TransportNetwork,
+    at_altitude,
+)
+from tests.simulation.network.dcp_mesh import LEAVES, ROOTS, ROUTERS, MeshCase
+
+
+class TestContent(MeshCase, unittest.TestCase):
+    def queries_at(self, network: TransportNetwork, name: str) -> dict[str, list[str]]:
+        """Return the queries that a node has got from others through the network, by node or unit.
+
+        Those of the children of the mesh have the name of the instance."""
+        found: dict[str, list[str]] = {}
+        for address, query in network.world.network_of(name).remote_interest.queries():
+            if not address.startswith(INSTANCE):
+                found.setdefault(address, []).append(query.text)
+        return found
+
+    def test_queries_of_the_mesh_stay_in_it(self) -> None:
+        with self.mesh(0) as network:
+            # A root takes all; n4 has interest in other streams too, n5 of the cluster "two" none.
+            everything = {f"one/{name}": ["true()"] for name in (*ROOTS, "n4")}
+            for name in (*ROOTS, *ROUTERS):
+                found = self.queries_at(network, name)
+                self.assertEqual(found, {k: v for k, v in everything.items() if k != f"one/{name}"})
+            requests = {name: network.count_requests(name) for name in LEAVES}
+            network.publish(10)
+            network.world.run(10.0)
+            for name in LEAVES:
+                self.assertEqual(network.count_requests(name), requests[name], name)
+
+    def test_a_slow_stream_whose_events_are_filtered_costs_no_pages(self) -> None:
+        with self.network(0, 6, feed=DEFAULT_STACK) as network:
+            reader = network.subscribe("some", "n5", at_altitude(1, PATTERN))
+            publisher = network.add_publisher("n0")
+            network.publish(3)
+            network.world.run(10.0)
+            requests = network.count_requests("n5")
+            for _ in range(5):
+                publisher.publish(CARRIED, 2)
+                network.world.run(8.0)
+            self.assertEqual(network.count_requests("n5"), requests)
+            network.publish(3)
+            network.settle()
+            self.assertEqual(len(reader.events), 2)
+
+    def test_queries_of_a_stopped_stack_go_through_the_network(self) -> None:
+        with self.mesh(0) as network:
+            transports = network.world["n5"].transports
+            assert transports is not None
+            (instance,) = [each for each in transports if each.instance == INSTANCE]
+            instance.fail(RuntimeError("for this test"))
+            network.publish(5)
+            network.world.run(5.0)
+            self.assertIn("two", self.queries_at(network, "n0"))
+            network.subscribe("late", "n5", at_altitude(2, PATTERN))
+            network.publish(10)
+            network.settle()
+            network.world.kill("n5")
+            network.world.start("n5")
