@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from broker.cluster.known_verdicts import KnownVerdicts
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.owner import of_node
@@ -28,6 +29,8 @@ class IngestJob:
     """Each with the error of its look-up."""
     can_split: bool = False
     """The matched events can be finished before the rest."""
+    known: KnownVerdicts | None = None
+    """Verdicts of the transport that brought the events."""
     on_late: Callable[[], None] = lambda: None
     """Called when the job has to wait for long."""
 

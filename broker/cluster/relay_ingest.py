@@ -11,6 +11,7 @@ from twisted.python.failure import Failure
 
 from broker.cluster.address import Address
 from broker.cluster.ingest_job import IngestJob, OriginQueue
+from broker.cluster.known_verdicts import KnownVerdicts
 from broker.cluster.relay_outcomes import RelayOutcomes
 from broker.cluster.relayed_entry import build_entries
 from broker.cluster.relayed_types import RelayedTypes
@@ -87,6 +88,8 @@ class RelayIngest:
         self._slices = TimeSlices(clock, self._step, self._slice_failed)
         self._failures: Counter[str] = Counter()
         self.waiting_bytes = 0
+        self.last_pass: KnownVerdicts | None = None
+        """Verdicts on events that are logged next: a transport has matched them for its links."""
         self.outcomes = RelayOutcomes()
 
     def is_overloaded(self) -> bool:
@@ -134,7 +137,11 @@ class RelayIngest:
             error = LogUnavailable("events of another node could not be matched")
             failed(error, len(job.events))
 
-        if not self.add_job(IngestJob(received, events, matched, matching_failed, can_split=True)):
+        known, self.last_pass = self.last_pass, None
+        job = IngestJob(received, events, matched, matching_failed, can_split=True)
+        if known is not None and known.flow == origin:
+            job.known = known
+        if not self.add_job(job):
             failed(LogUnavailable("the queue for events of other nodes is full"), len(events))
 
     def report_start(self, origin: str, mark: Mark) -> None:
@@ -280,7 +287,10 @@ class RelayIngest:
             undescribed = queue.skippable_types
             seconds = min(self._slices.seconds_left, SLICE_SECONDS)
             documents = [each.document for each in rest]
-            verdicts = self._matcher.match(documents, undescribed, seconds, variants)
+            known = None
+            if job.known is not None and not variants:
+                known = job.known.find(self._matcher.last_number, rest)
+            verdicts = known or self._matcher.match(documents, undescribed, seconds, variants)
             if self._types.must_wait(queue, frame, rest, verdicts):
                 return False
             for index in self._types.find_undecided(verdicts, undescribed, variants):

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 import attrs
-from zope.interface import Interface
+from zope.interface import Attribute, Interface
 
 from broker.dtd.reference import DtdReference
 from broker.errors import InvalidEvent, QueryTooExpensive, UnknownType
@@ -100,6 +100,8 @@ class TypeCounters:
 
 class IMatcher(Interface):
     """Validates events and finds matching subscriptions (D20, F2). Synchronous."""
+
+    last_number: int = Attribute("number of the newest subscription; 0: there was none")
 
     def subscribe(pattern: StreamPattern, query: Query, client: str = "") -> int:
         """Add a subscription for the next `match`; return its number, which is never reused.

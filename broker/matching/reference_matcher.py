@@ -74,7 +74,7 @@ class ReferenceMatcher:
         self._examiner = Examiner(dtds, document_limits, names)
         self._time_shares = ClientTimeShares(clock, max_run_time, max_share)
         self._budget = Budget(QueryBounds(query_limits, clock, max_run_time), self._time_shares)
-        self._last_number = 0
+        self.last_number = 0
         self._groups: dict[Query, _QueryGroup] = {}
         self._by_number: dict[int, _QueryGroup] = {}
         self._suspended: list[tuple[int, QueryTooExpensive]] = []
@@ -90,11 +90,11 @@ class ReferenceMatcher:
         group = self._groups.get(query)
         if group is None:
             group = self._groups[query] = _QueryGroup(query)
-        self._last_number += 1
-        group.patterns[self._last_number] = pattern
-        self._by_number[self._last_number] = group
-        self._time_shares.add_subscription(self._last_number, client)
-        return self._last_number
+        self.last_number += 1
+        group.patterns[self.last_number] = pattern
+        self._by_number[self.last_number] = group
+        self._time_shares.add_subscription(self.last_number, client)
+        return self.last_number
 
     def unsubscribe(self, number: int) -> None:
         group = self._group_of(number)

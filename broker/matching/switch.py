@@ -114,6 +114,10 @@ class Switch:
         self._time_shares.add_subscription(number, client)
         return number
 
+    @property
+    def last_number(self) -> int:
+        return self._registry.last_number
+
     def unsubscribe(self, number: int) -> None:
         self._evaluator.forget_subscription(number, self._registry.remove_subscription(number))
         self._time_shares.remove_subscription(number)

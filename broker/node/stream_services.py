@@ -14,6 +14,7 @@ from broker.cluster.address import Address
 from broker.cluster.carried_event import as_carried_event
 from broker.cluster.handshake_messages import LINKS
 from broker.cluster.instance_links import InstanceLinks
+from broker.cluster.known_verdicts import KnownVerdicts
 from broker.cluster.network import Network
 from broker.cluster.ordered_notices import OrderedNotices
 from broker.cluster.ordered_ranges import FoundPart
@@ -292,7 +293,10 @@ class StreamServices:
 
     def match(self, batch: FlowBatch) -> Sequence[Collection[Hashable]]:
         interest = self.link_interest
+        last_number = self._matcher.last_number
         verdicts = self._matcher.match([each.document for each in batch.events])
+        known = KnownVerdicts.of_pass(last_number, batch.flow, batch.events, verdicts)
+        self._network.driver.relay_ingest.last_pass = known
         return [
             interest.targets(verdict.subscriptions)
             if isinstance(verdict, Accepted)

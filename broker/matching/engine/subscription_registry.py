@@ -70,7 +70,7 @@ class SubscriptionRegistry:
         self.structure_index = StructureIndex()
         self.distinct_queries = 0
         self.dead_families = 0
-        self._last_number = 0
+        self.last_number = 0
         self.newest_family = 0
         self._by_number: dict[int, DistinctQuery | None] = {}
         self._families: dict[object, QueryFamily] = {}
@@ -84,8 +84,8 @@ class SubscriptionRegistry:
         return len(self._families)
 
     def add_subscription(self, pattern: StreamPattern, query: Query) -> int:
-        self._last_number += 1
-        number = self._last_number
+        self.last_number += 1
+        number = self.last_number
         pattern_number = self.stream_patterns.acquire_pattern(pattern)
         if query.is_true:
             self._by_number[number] = None

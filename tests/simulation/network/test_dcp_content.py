@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import unittest
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
 
 from broker.config.stacks import DEFAULT_STACK
+from broker.matching.contract import IMatcher, Verdict
+from broker.testing.simulated_reader import read
 from broker.testing.transport_network import (
     CARRIED,
     INSTANCE,
@@ -13,6 +20,19 @@ from broker.testing.transport_network import (
     at_altitude,
 )
 from tests.simulation.network.dcp_mesh import LEAVES, ROOTS, ROUTERS, MeshCase
+
+
+@contextmanager
+def count_documents(matcher: IMatcher, documents: list[bytes]) -> Iterator[None]:
+    """Append the documents that a matcher matches."""
+    match = matcher.match
+
+    def counted(found: Sequence[bytes], *args: Any, **named: Any) -> list[Verdict]:
+        documents.extend(found)
+        return match(found, *args, **named)
+
+    with patch.object(matcher, "match", counted):
+        yield
 
 
 class TestContent(MeshCase, unittest.TestCase):
@@ -68,3 +88,22 @@ class TestContent(MeshCase, unittest.TestCase):
             network.settle()
             network.world.kill("n5")
             network.world.start("n5")
+
+    def test_an_event_is_matched_once_at_each_node(self) -> None:
+        with self.mesh(0) as network:
+            # n1 is fed by the network, n2 by its parents; both have children and subscriptions.
+            readers = [network.subscribe(f"here-{n}", n, CARRIED_ONLY) for n in ("n1", "n2")]
+            matched: dict[str, list[bytes]] = {"n1": [], "n2": []}
+            with ExitStack() as stack:
+                for name, documents in matched.items():
+                    matcher = network.world[name].matcher
+                    stack.enter_context(count_documents(matcher, documents))
+                before = [len(each.events) for each in readers]
+                network.publish(10)
+                read(network.world, *readers, seconds=5.0)
+            for reader, count, documents in zip(readers, before, matched.values(), strict=True):
+                # Others go through it, for the units of the network.
+                carried = Counter(each for each in documents if CARRIED.encode() in each)
+                found = [each.document for each in reader.events[count:]]
+                self.assertEqual(len(found), 20)
+                self.assertEqual(carried, Counter(found))
