@@ -14,6 +14,7 @@ from broker.matching.contract import IMatcher, Verdict
 from broker.testing.simulated_reader import read
 from broker.testing.transport_network import (
     CARRIED,
+    CARRIED_ONLY,
     INSTANCE,
     PATTERN,
     TransportNetwork,
