@@ -34,6 +34,7 @@ from broker.streams.contract import (
     ITransportContext,
     ITransportPlugin,
 )
+from broker.streams.interest_transport import IInterestTransport, Marks
 from broker.streams.link_key import LinkKey
 from broker.streams.transports import StreamTransports
 
@@ -100,6 +101,17 @@ class AnnotatingRecorder(Recorder):
         return [bytes(self.size or event.mark[1]) for event in events][self.left_out :]
 
 
+@implementer(IInterestTransport)
+class AnnouncingRecorder(Recorder):
+    """Its nodes learn of new interest by it."""
+
+    def announce(  # type: ignore[override]
+        self, key: str, interest: CarriedInterest
+    ) -> Deferred[Marks]:
+        super().announce(key, interest)
+        return succeed({})
+
+
 @implementer(IPlugin, ITransportPlugin)
 class Plugin:
     version: ClassVar[int] = 1
@@ -138,6 +150,7 @@ class Services:
         self.notices: list[tuple[SiteNotice, list[str]]] = []
         self.fed: list[str] = []
         self.announced_later: list[str] = []
+        self.agrees = True
         self.announced: dict[Hashable, Callable[[Mapping[str, Mark]], object]] = {}
         self.own_end = (1, 6)
 
@@ -191,7 +204,7 @@ class Services:
         self.announced_later += [pattern.text for pattern in patterns]
 
     def is_agreed(self, patterns: Sequence[str]) -> bool:
-        return True
+        return self.agrees
 
     def match(self, batch: FlowBatch) -> Sequence[frozenset[LinkKey]]:
         self.matched += 1

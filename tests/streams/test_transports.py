@@ -26,6 +26,7 @@ from tests.streams.recording_transport import (
     EVERYTHING,
     NO_LINKS,
     AnnotatingRecorder,
+    AnnouncingRecorder,
     Plugin,
     Services,
     make,
@@ -177,12 +178,13 @@ def test_a_fed_transport_announces_the_interest_behind_its_links(
     assert ferry.set_link_interest("harbour", "0", wanted).called
     selected = radar.set_link_interest("east", "0", wanted)
     assert not selected.called
-    ((key, on_active),) = services.announced.items()
+    everything, (key, on_active) = services.announced.items()
+    assert everything[0] == ("radar", "asdi.>")
     assert key == (LinkKey("radar", "east"), "0")
     on_active({"0123/asdi.>": (1, 6)})
     assert selected.result == {"0123/asdi.>": (1, 6)}
     radar.set_link_interest("east", "0", None)
-    assert services.announced == {}
+    assert list(services.announced) == [("radar", "asdi.>")]
 
 
 def test_own_events_are_matched_again_if_interest_came_before_their_commit(
@@ -269,3 +271,42 @@ def test_a_wrong_annotation_stops_its_transport_and_events_are_committed_without
     errors = {each["name"]: each["error"] for each in transports.snapshot()}
     expected = {"raises": "no more", "too many bytes": "1024 bytes", "too few": "shorter"}[wrong]
     assert expected in errors["radar"] and not errors["ferry"]
+
+
+def test_only_a_transport_that_announces_interest_itself_does_so_alone(
+    plugins: dict[str, Plugin],
+) -> None:
+    services = Services()
+    plugins["radar"].kind = AnnouncingRecorder
+    transports = make(services, plugins, feed="mspaces")
+    alone = {
+        text: transports.announce_alone(StreamPattern.parse(text))
+        for text in ("asdi.>", "asdi.zbw", "*.zbw", "boats.one", ">", "other")
+    }
+    assert alone == {
+        "asdi.>": True,
+        "asdi.zbw": True,
+        "*.zbw": False,
+        "boats.one": False,
+        ">": False,
+        "other": False,
+    }
+    # While another node has another stack, and for a root, the network must know of it, too.
+    services.agrees = False
+    assert not transports.announce_alone(StreamPattern.parse("asdi.>"))
+    services.agrees = True
+    radar = plugins["radar"].created[0]
+    assert radar.context is not None and radar.context.request_feed()
+    assert list(services.announced) == [("radar", "asdi.>")]
+    assert not transports.announce_alone(StreamPattern.parse("asdi.>"))
+
+
+def test_the_network_learns_of_the_interest_of_a_transport_that_stops(
+    plugins: dict[str, Plugin],
+) -> None:
+    services = Services()
+    plugins["radar"].kind = AnnouncingRecorder
+    transports = make(services, plugins, radar="publish")
+    transports.publish(BATCH, NO_LINKS)
+    assert services.announced_later == ["asdi.>"]
+    assert not transports.announce_alone(StreamPattern.parse("asdi.>"))
