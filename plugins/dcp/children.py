@@ -12,12 +12,23 @@ from broker.errors import BadQuery, Overloaded, ProtocolError
 from broker.event.place import Mark
 from broker.streams.contract import CarriedInterest
 from plugins.dcp.connection import Connection
-from plugins.dcp.control import InForce, Query, SequenceStart, to_interest
+from plugins.dcp.control import InForce, Query, Refused, SequenceStart, to_interest
 from plugins.dcp.event_range import EventRange
 from plugins.dcp.sequences import Sequences, SequenceState
 
 #: Of a child whose link no security level limits.
 HIGHEST_RANK: Final = 2
+#: Refused interest of one child.
+_MOST_REFUSALS: Final = 100
+
+
+class QueryRefusedError(Exception):
+    """A query of a child is not accepted here, for the reason that the error gives."""
+
+    def __init__(self, query: Query, error: BadQuery | Overloaded) -> None:
+        super().__init__(error.text)
+        self.query = query
+        self.error = error
 
 
 class ISetLinkInterest(Protocol):
@@ -52,6 +63,8 @@ class Child:
     marks: dict[str, Mark] = attrs.field(factory=dict)
     """Behind them a feeder selects by its interest."""
     last_key: int = 0
+    refusals: int = 0
+    """Messages with a refused query."""
 
 
 class Children:
@@ -102,7 +115,7 @@ class Children:
     def set_interest(self, connection: Connection, epoch: int, queries: Sequence[Query]) -> None:
         """Let a child have events of these queries from now on.
 
-        Raises `ProtocolError`, `BadQuery` or `Overloaded`: then its interest is as before.
+        Raises `ProtocolError` or `QueryRefusedError`: then its interest is as before.
         """
         child = self._children[connection]
         if epoch <= child.epoch:
@@ -141,11 +154,11 @@ class Children:
             on_active = partial(self._select, child, query)
             try:
                 self._set_link_interest(child.link, key, interests[query], on_active)
-            except (BadQuery, Overloaded):
+            except (BadQuery, Overloaded) as error:
                 child.unselected.difference_update(added)
                 for each in added[:count]:
                     self._set_link_interest(child.link, child.keys.pop(each), None, _ignore)
-                raise
+                raise QueryRefusedError(query, error) from None
             child.keys[query] = key
 
     def _put_in_force(self, child: Child, epoch: int) -> None:
@@ -171,6 +184,13 @@ class Children:
         """Return the AN behind which all events of a child's interest are sent."""
         epoch, an = child.marks.get(state.description.flow, (0, 0))
         return max(state.cut, an if epoch == state.description.epoch else 0)
+
+    def refuse(self, connection: Connection, refusal: QueryRefusedError) -> bool:
+        """Tell a child which of its queries is refused. Return False after too many times."""
+        child = self._children[connection]
+        child.refusals += 1
+        connection.send_control(Refused(refusal.error.code, (), refusal.query))
+        return child.refusals <= _MOST_REFUSALS
 
     # ------------------------------------------------------------------ events
 

@@ -68,6 +68,8 @@ class Refused(msgspec.Struct, tag="refused", array_like=True, frozen=True):
     reason: Name
     children: Annotated[tuple[Name, ...], Meta(max_length=MOST_CANDIDATES)]
     """Their addresses: they may have a place."""
+    query: Query | None = None
+    """To a child: the query that is refused. It stays a child with its earlier interest."""
 
 
 class Interest(msgspec.Struct, tag="interest", array_like=True, frozen=True):

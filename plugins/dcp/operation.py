@@ -47,7 +47,7 @@ def describe(router: Router) -> dict[str, object]:
         "diversity": dict(membership.diversity),
         "moving": membership.is_moving,
         "has_left": membership.has_left,
-        "alarms": router.alarms[:_MOST_ALARMS],
+        "alarms": router.alarms.present[:_MOST_ALARMS],
         "children": len(names),
         "child_names": names[:_MOST_CHILDREN],
         "parents": [_describe_parent(each) for each in router.parents],

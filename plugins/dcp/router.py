@@ -6,22 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from random import Random
-from typing import Final, Protocol
+from typing import Protocol
 
-from broker.errors import BadName, BadQuery, Overloaded, ProtocolError
+from broker.errors import BadName, ProtocolError
 from broker.event.flow import check_flow, origin_of, pattern_of
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch
 from broker.transport.arq.handshake import Entropy
-from plugins.dcp.children import Children
+from plugins.dcp.alarm_reports import AlarmReports
+from plugins.dcp.children import Children, QueryRefusedError
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import (
     ControlMessage,
     InForce,
     Interest,
-    Query,
+    Refused,
     SequenceStart,
-    fit_into_message,
     to_query,
 )
 from plugins.dcp.endpoint import Endpoint
@@ -29,6 +29,7 @@ from plugins.dcp.event_range import Description, EventRange, SequenceKey, merge_
 from plugins.dcp.mesh.membership import IPeers, Membership
 from plugins.dcp.parents import Parents
 from plugins.dcp.recent_ranges import RecentRanges
+from plugins.dcp.requested_queries import RequestedQueries
 from plugins.dcp.sequences import Sequences, SequenceState
 from plugins.dcp.settings import DcpSettings
 
@@ -72,12 +73,6 @@ class IRouterHost(IPeers, Protocol):
         """Set or remove interest behind a link, as `ITransportContext.set_link_interest`."""
 
 
-#: Seconds between two checks for alarms.
-_ALARM_SECONDS: Final = 0.5
-#: Time for which a disagreement of roots is an alarm.
-_DISAGREE_SECONDS: Final = 60.0
-
-
 class Router:
     def __init__(
         self,
@@ -115,16 +110,12 @@ class Router:
             is_root=is_root,
         )
         self.recent_ranges = RecentRanges()
-        self._own: dict[str, Query] = {}
+        self.requested = RequestedQueries(host.patterns, is_static=settings.is_static)
         self._outgoing: dict[SequenceState, None] = {}
         """Sequences with ranges that leave with the next flush."""
-        self.alarms: list[str] = []
+        self.alarms = AlarmReports(host.report, now)
         self.host_alarms: list[str] = []
         """Alarms of the node around the router."""
-        self._reported: set[str] = set()
-        self._disagreement: tuple[float, str] | None = None
-        """Time and text of the last one."""
-        self._alarms_at = now
         self._now = now
         self._update_queries()
 
@@ -137,12 +128,12 @@ class Router:
 
         `on_active` gets the marks behind which all of them come.
         """
-        self._own[key] = to_query(interest)
+        self.requested.own[key] = to_query(interest)
         self._update_queries()
         self.parents.when_covered(lambda: on_active(self.sequences.marks()))
 
     def withdraw(self, key: str) -> None:
-        if self._own.pop(key, None) is not None:
+        if self.requested.own.pop(key, None) is not None:
             self._update_queries()
 
     def publish(self, batch: FlowBatch) -> None:
@@ -236,7 +227,7 @@ class Router:
             names = " and ".join(self.parents.name_of(each) for each in (first, other))
             place = f"{state.description.flow} {state.description.epoch}:{an}"
             text = f"roots disagree about {place}: the copies of {names} differ"
-            self._disagreement = self._now, text
+            self.alarms.note_event("disagreement", text, self._now)
             receiver.disagreements.clear()
 
     def _forward(self, state: SequenceState, range_: EventRange) -> None:
@@ -314,10 +305,7 @@ class Router:
     # ------------------------------------------------------------------ interest
 
     def _update_queries(self) -> None:
-        wanted = {*self._own.values(), *self.children.queries}
-        if self.settings.is_static or not fit_into_message(wanted):
-            wanted = {(pattern, "true()", ()) for pattern in self._host.patterns}
-        self.parents.set_queries(wanted, self._now)
+        self.parents.set_queries(self.requested.combine(self.children.queries), self._now)
 
     # ------------------------------------------------------------------ connections
 
@@ -336,11 +324,16 @@ class Router:
 
     def disconnected(self, connection: Connection, now: float) -> None:
         self.children.remove(connection)
-        is_parent = connection in self.parents
+        parent = self.parents.get(connection)
+        if parent is not None and connection.error.startswith("rejected"):
+            name = parent.candidate.name
+            text = f"the parent {name} has ended the connection: {connection.error}"
+            self.alarms.note_event("rejection", text, now)
         self.parents.remove(connection, now)
         self.membership.disconnected(connection, now)
-        if is_parent:
-            self.membership.search.begin_pass(now)
+        if parent is not None:
+            # One that does not accept this node's interest would be found again at once.
+            self.membership.search.begin_pass(now, waits=parent.epoch < 0)
         elif connection.is_dialled:
             self.membership.search.failed(connection.peer, now)
         self._close_unused(connection.peer)
@@ -348,35 +341,40 @@ class Router:
     def control_received(self, connection: Connection, message: ControlMessage, now: float) -> None:
         try:
             self._handle_control(connection, message, now)
-        except (ProtocolError, BadQuery, Overloaded) as error:
+        except ProtocolError as error:
             self.rejected += 1
             self.endpoint.close(connection, f"rejected: {error.code}", now)
+        except QueryRefusedError as refusal:
+            self.rejected += 1
+            if not self.children.refuse(connection, refusal):
+                self.endpoint.close(connection, f"rejected: {refusal.error.code}", now)
 
     def _handle_control(self, connection: Connection, message: ControlMessage, now: float) -> None:
+        if isinstance(message, Refused) and connection in self.parents:
+            self._take_refusal(connection, message, now)
+            return
         if self.membership.receive(connection, message, now):
             return
         if isinstance(message, Interest) and connection in self.children:
             self.children.set_interest(connection, message.epoch, message.queries)
         elif isinstance(message, InForce) and connection in self.parents:
             self.parents.put_in_force(connection, message, now)
+            self.membership.search.report_success()
         else:
             raise ProtocolError(f"an unexpected message: {type(message).__name__}")
 
+    def _take_refusal(self, connection: Connection, refusal: Refused, now: float) -> None:
+        """Request more than a refused query, or look for another parent."""
+        query, name = refusal.query, self.parents.name_of(connection)
+        if query is not None and self.requested.refuse(query, name, refusal.reason):
+            self._update_queries()
+        else:
+            self.endpoint.close(connection, "refused", now)
+
     def _check_alarms(self, now: float) -> None:
-        """Report alarms that last."""
-        if now < self._alarms_at:
-            return
-        self._alarms_at = now + _ALARM_SECONDS
-        alarms = [*self.membership.find_alarms(now), *self.host_alarms]
-        if self._disagreement is not None and now < self._disagreement[0] + _DISAGREE_SECONDS:
-            alarms.append(self._disagreement[1])
-        # At a start, and after a repair, some last for a moment.
-        for each in alarms:
-            if each in self.alarms and each not in self._reported:
-                self._reported.add(each)
-                self._host.report(each)
-        self._reported.intersection_update(alarms)
-        self.alarms = alarms
+        if self.alarms.is_due(now):
+            own = [*self.membership.find_alarms(now), *self.host_alarms]
+            self.alarms.check([*own, *self.requested.find_alarms()], now)
 
     @property
     def nacks(self) -> int:

@@ -16,7 +16,7 @@ def make_snapshot(router: Router) -> dict[str, object]:
         "level": standing.level,
         "is_root": router.is_root,
         "resilience": max(0, standing.paths - 1),
-        "alarms": router.alarms,
+        "alarms": router.alarms.present,
         "cycles": membership.cycles,
         "has_left": membership.has_left,
         "reinitialised": membership.reinitialisation.count,

@@ -122,14 +122,19 @@ class ParentSearch:
             self._try_at = now
             self.begin_pass(now)
 
-    def begin_pass(self, now: float) -> None:
-        """Ask again from the roots on: a parent has gone, or earlier refusals do not count."""
+    def report_success(self) -> None:
+        """Note that a parent selects events for this node: the next waits are short again."""
+        self._backoff.report_progress()
+
+    def begin_pass(self, now: float, *, waits: bool = False) -> None:
+        """Ask again from the roots on: a parent has gone, or earlier refusals do not count. With
+        `waits` not at once, and later each time until `report_success`."""
         self._asked.clear()
         self.has_ended_pass = False
         self.level_refusals = 0
         self._candidates = deque(self._roots)
         if self._try_at is not None:
-            self._try_at = now
+            self._try_at = now + (self._backoff.next_wait(now) if waits else 0.0)
 
     def _add_candidates(self, queue: deque[Hashable], candidates: Iterable[Hashable]) -> None:
         known = {*self._asked, *self._candidates, *self._last_candidates}
@@ -149,7 +154,6 @@ class ParentSearch:
         for connection, candidate in offers.items():
             if any(candidate is each for each in chosen):
                 self._confirm(connection, candidate, now)
-                self._backoff.report_progress()
             else:
                 self._endpoint.close(connection, "not needed", now)
         if self._try_at is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from broker.testing.datagram_network import DatagramFaults
-from plugins.dcp.control import Interest, Join
+from plugins.dcp.control import Interest, Join, to_query
 from plugins.dcp.event_range import SequenceKey
 from plugins.dcp.settings import DcpSettings
-from tests.simulation.dcp.mesh import ALL, Mesh, MeshNode
+from tests.simulation.dcp.mesh import ALL, Mesh, MeshNode, modulo
 
 FLOW = "o/asdi.>"
 
@@ -65,3 +65,64 @@ def test_an_old_epoch_is_not_requested_after_its_place_was_given_to_a_newer_one(
     mesh.run(5.0)
     assert leaf.router.nacks == nacks
     assert leaf.positions[FLOW] == (3, 3)
+
+
+# ------------------------------------------------------------------ refused queries
+
+
+def alarms_of(node: MeshNode) -> list[str]:
+    return [each for each in node.router.alarms.present if "refuses" in each or "ended" in each]
+
+
+def test_a_query_that_a_parent_refuses_is_requested_as_everything() -> None:
+    mesh, root, leaf = make_pair()
+    parent = next(iter(leaf.router.parents))
+    odd = modulo(2, 1)
+    root.bad_queries.add(odd.query)
+    leaf.unsubscribe("s")
+    for key, interest in (("odd", odd), ("third", modulo(3, 0))):
+        leaf.subscribe(key, interest)
+    mesh.run(3.0)
+    assert alarms_of(leaf) == [
+        f"the parent a refuses the query {odd.query}: bad-query; all events of asdi.> are "
+        "requested instead"
+    ]
+    assert [text for _, text in leaf.reported if "refuses" in text] == alarms_of(leaf)
+    mesh.publish(FLOW, 1, list(range(1, 20)))
+    mesh.run(1.0)
+    # The connection is the same, and the checks of the mesh find no event missing.
+    assert list(leaf.router.parents) == [parent]
+    assert leaf.positions[FLOW] == (1, 19) and not mesh.violations
+    leaf.unsubscribe("odd")
+    mesh.run(2.0)
+    assert alarms_of(leaf) == [] and leaf.router.parents.queries == {to_query(modulo(3, 0))}
+
+
+def test_a_child_whose_interest_is_refused_as_a_whole_asks_ever_less_often() -> None:
+    mesh, root, leaf = make_pair()
+    mesh.kill("a")
+    mesh.run(10.0)
+    root = mesh.add_root("a")
+    root.bad_queries.add(ALL.query)
+    mesh.run(20.0)
+    before = root.router.rejected
+    mesh.run(60.0)
+    assert 12 <= root.router.rejected - before <= 20
+    assert not leaf.router.parents.paths
+    # As soon as it is accepted, the node has its parent, and the next waits are short again.
+    root.bad_queries.clear()
+    mesh.run(6.0)
+    assert len(leaf.router.parents.paths) == 1
+
+
+def test_a_child_that_repeats_a_refused_query_is_closed() -> None:
+    mesh, root, leaf = make_pair()
+    root.bad_queries.add(modulo(2, 1).query)
+    (connection,) = [each.connection for each in leaf.router.parents]
+    bad = to_query(modulo(2, 1))
+    for epoch in range(10, 111):
+        connection.send_control(Interest(epoch, (bad,)))
+    leaf.changed()
+    mesh.run(1.0)
+    assert root.router.rejected == 101
+    assert connection.error == "rejected: bad-query" and alarms_of(leaf)

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 import pytest
 
 from broker.errors import BadQuery, Overloaded, ProtocolError
-from plugins.dcp.children import Child
+from plugins.dcp.children import Child, QueryRefusedError
 from plugins.dcp.control import InForce, Query, SequenceStart
 from plugins.dcp.event_range import EventRange
 from plugins.dcp.sender import Unavailable
@@ -105,8 +105,9 @@ def test_a_rejected_query_leaves_the_old_interest(error: BadQuery | Overloaded) 
     node = Node()
     connection = node.feed_child("c1", 1, A)
     node.bad["bad"] = error
-    with pytest.raises(type(error)):
+    with pytest.raises(QueryRefusedError) as refused:
         node.core.set_interest(connection, 2, [B, make_query("bad"), C])
+    assert (refused.value.query, refused.value.error) == (make_query("bad"), error)
     assert node.texts() == ["a"] and node.core.queries == {A}
     assert connection.query_epoch == 1 and node.changes == 1
     # The child may go on.

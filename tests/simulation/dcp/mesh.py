@@ -7,6 +7,7 @@ from random import Random
 
 import attrs
 
+from broker.errors import BadQuery
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch
@@ -229,6 +230,8 @@ class MeshNode:
         self.subscriptions: dict[str, Subscription] = {}
         self.reported: list[tuple[float, str]] = []
         """Alarms, with their times."""
+        self.bad_queries: set[str] = set()
+        """Texts that this node does not accept of others."""
         self.feed_delay = 0.0
         """Time after which a feeder selects by new interest."""
         self._mesh = mesh
@@ -294,6 +297,8 @@ class MeshNode:
             if not queries:
                 del self._interest[link]
             return
+        if interest.query in self.bad_queries:
+            raise BadQuery(f"{interest.query} is not accepted here")
         queries[key] = to_query(interest)[1]
 
         def activate() -> None:
