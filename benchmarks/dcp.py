@@ -14,12 +14,14 @@ import attrs
 from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.parallel_runs import ParallelRuns, parallel_runs
 from benchmarks.harness.report import Report
-from benchmarks.meshes import ahead, content, forwarding, latency, loss, tiers
+from benchmarks.meshes import ahead, content, forwarding, large, latency, loss, silence, tiers
 from benchmarks.meshes.ahead import AheadRun
 from benchmarks.meshes.content import ContentRun
 from benchmarks.meshes.forwarding import Forwarding
+from benchmarks.meshes.large import LargeMesh
 from benchmarks.meshes.latency import LatencyPoint
 from benchmarks.meshes.loss import LossPoint
+from benchmarks.meshes.silence import Silence
 from benchmarks.meshes.tiers import TierPoint
 from benchmarks.sites.finding import make_sheet
 
@@ -46,6 +48,8 @@ class InVirtualTime:
     tiers: list[TierPoint]
     content: list[ContentRun]
     ahead: list[AheadRun]
+    large: LargeMesh
+    silence: list[Silence]
 
 
 def run(context: BenchmarkContext) -> Report:
@@ -57,8 +61,19 @@ def run(context: BenchmarkContext) -> Report:
 
 
 def _measure(runs: ParallelRuns, quick: bool) -> InVirtualTime:
+    quick_silence = silence.QUICK_RATE, silence.QUICK_AFTER
+    silences = [
+        runs.start(
+            silence.measure,
+            *(transport, host),
+            *(quick_silence if quick else (rate, silence.AFTER[transport])),
+        )
+        for transport, rate in silence.RATES.items()
+        for host in silence.HOSTS
+    ]
     chunks = _QUICK if quick else tiers.CHUNKS
     # The longest first.
+    large_mesh = runs.start(large.measure, *(large.QUICK if quick else ()))
     two_tiers = [
         runs.start(tiers.measure, each, chunks)
         for each in (_QUICK_LOSSES if quick else tiers.LOSSES)
@@ -79,6 +94,8 @@ def _measure(runs: ParallelRuns, quick: bool) -> InVirtualTime:
         [runs.wait(each) for each in two_tiers],
         [runs.wait(each) for each in contents],
         [runs.wait(each) for each in aheads],
+        runs.wait(large_mesh),
+        [runs.wait(each) for each in silences],
     )
 
 
@@ -92,6 +109,8 @@ def report(
         *forwarding.findings(over_udp.forwarding),
         *content.findings(in_virtual_time.content),
         *ahead.findings(in_virtual_time.ahead),
+        *large.findings(in_virtual_time.large),
+        *silence.findings(in_virtual_time.silence),
     ]
     missed = sum(each.verdict == "MISSED" for each in found)
     return Report(
@@ -104,13 +123,15 @@ def report(
             forwarding.make_sheet(over_udp.forwarding),
             content.make_sheet(in_virtual_time.content),
             ahead.make_sheet(in_virtual_time.ahead),
+            large.make_sheet(in_virtual_time.large),
+            silence.make_sheet(in_virtual_time.silence),
         ],
         floors=[],
         notes=[
             f"missed: {missed} of {len(found)}" if missed else "no figure is missed",
             "datagrams are lost where they are received: at random, seeded, and independently for "
             "each link and direction, answers and keep-alives too",
-            "matching is a fake in all experiments: it selects everything, or each tenth event",
+            "matching is a fake but for forwarding: it selects everything, or each tenth event",
             "loss: the root, all routers and the client of a point are in one process; only the "
             "client loses datagrams; it requests nothing again, and goes on without an event that "
             "no parent has brought for 10 ms; 250 events/s, each in a datagram of its own; four "
@@ -121,9 +142,14 @@ def report(
             "client in both directions, default settings; added: over the mean without loss",
             "two tiers: each chunk counts that the client has delivered in order a second after "
             "the last one was published; bandwidth is not limited",
-            "forwarding: the router is alone in its process; root and leaves share another one, "
-            "and the root publishes as fast as the slowest leaf gets the documents; the leaves "
-            "decode and acknowledge; the figure is of the median run",
+            "forwarding: the router is alone in its process, with the engine of a node; root and "
+            "leaves share another one, and the root publishes as fast as the slowest leaf gets the "
+            "documents; documents are events with their envelopes; the leaves count and "
+            "acknowledge them; the figure is of the median run",
+            "a silent host: whole nodes; events/s "
+            f"{', '.join(f'{rate:,} over {name}' for name, rate in silence.RATES.items())}, whose "
+            "pause is that of its timers",
+            "large: a process for its mesh and others; the router with the most descendants dies",
             "content: two roots, two routers, a client that selects a tenth of 200 events/s; bytes "
             "of all datagrams, without the headers of UDP and IP",
             f"ahead: two roots are the parents, and one gets each event {1e3 * ahead.BEHIND:g} ms "

@@ -14,8 +14,9 @@ from typing import Any, Final, cast
 import attrs
 from twisted.internet import reactor as the_reactor
 
-from benchmarks.meshes.documents import DocumentFlow
-from benchmarks.meshes.mesh_node import EVERYTHING, LinkLoss, ans_of
+from benchmarks.meshes.documents import DocumentFlow, payloads
+from benchmarks.meshes.matching import EVERYTHING
+from benchmarks.meshes.mesh_node import LinkLoss, ans_of
 from benchmarks.meshes.udp_node import PATIENT, UdpNode, call_when
 from broker.streams.contract import FlowBatch
 from plugins.dcp.connection import Connection
@@ -52,7 +53,7 @@ class LossyMesh:
         parents: int = task["parents"]
         self._on_end = on_end
         self._seed = hash((parents, task["loss"]))
-        self._documents = DocumentFlow(_SIZE)
+        self._documents = DocumentFlow(payloads(_SIZE))
         self._is_measured = False
         self._root = UdpNode(reactor, "root", PATIENT, (), self._seed)
         self._routers = [

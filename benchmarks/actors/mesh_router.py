@@ -8,13 +8,15 @@ from typing import Any, cast
 
 from twisted.internet import reactor as the_reactor
 
+from benchmarks.meshes.matching import EngineMatching
 from benchmarks.meshes.udp_node import PATIENT, UdpNode
 
 reactor = cast(Any, the_reactor)
 
 
 def start(task: dict[str, Any]) -> None:
-    node = UdpNode(reactor, "router", PATIENT, [tuple(task["parent"])], 1)
+    parents = [tuple(task["parent"])]
+    node = UdpNode(reactor, "router", PATIENT, parents, 1, EngineMatching())
     print(json.dumps({"says": "ready", "address": node.address}), flush=True)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from benchmarks.harness.report import Sheet, format_number
-from benchmarks.meshes.mesh_node import SELECTED, TENTH
+from benchmarks.meshes.matching import SELECTED, TENTH
 from benchmarks.meshes.virtual_mesh import VirtualMesh
 from benchmarks.sites.finding import Finding
 

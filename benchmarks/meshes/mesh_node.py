@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from random import Random
-from typing import Final
 
 from benchmarks.meshes.documents import FLOW, PATTERN
+from benchmarks.meshes.matching import FakeMatching, ILinkMatching
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.streams.contract import CarriedInterest, FlowBatch
@@ -14,11 +14,6 @@ from broker.transport.clock import IClock
 from broker.transport.deadline_timer import DeadlineTimer
 from plugins.dcp.router import Router
 from plugins.dcp.settings import DcpSettings
-
-#: Queries of the fake matching: each event, or those whose AN is a multiple of `SELECTED`.
-EVERYTHING: Final = "true()"
-TENTH: Final = "AN mod 10 = 0"
-SELECTED: Final = 10
 
 
 class LinkLoss:
@@ -33,9 +28,9 @@ class LinkLoss:
 
 
 class MeshNode:
-    """A router with its clock and timer (`IRouterHost`), which asks only the given parents.
+    """A router with its clock and timer (`IRouterHost`).
 
-    Matching is a fake: it knows two queries. The owner sets `transmit` before it calls `start`.
+    The owner sets `transmit`, and perhaps `matching`, before it calls `start`.
     """
 
     def __init__(
@@ -45,25 +40,24 @@ class MeshNode:
         settings: DcpSettings,
         parents: Sequence[Hashable],
         seed: int,
+        roots: Sequence[Hashable] = (),
     ) -> None:
-        """Without `parents` it is a root."""
+        """Without `parents` it is one of the `roots`, whose number is its resilience."""
         self.name = name
         self.origin = f"log-of-{name}"
         self.patterns = [PATTERN]
         self.parent_count = settings.parents if parents else 0
         self.transmit: Callable[[list[bytes], Hashable], object] = lambda packets, peer: None
         self.on_delivery: Callable[[FlowBatch], object] = lambda batch: None
+        self.matching: ILinkMatching = FakeMatching()
+        self.searches = False
+        """True if it also asks nodes that others name; their addresses must be names."""
         self.losses: dict[Hashable, LinkLoss] = {}
         """By the address of the sender."""
         self._clock = clock
-        self._queries: dict[Hashable, dict[str, str]] = {}
-        self._links_of_all: frozenset[Hashable] = frozenset()
-        """Links behind which each event is selected."""
-        self._links_of_tenth: frozenset[Hashable] = frozenset()
-        """Links that get a selected event."""
         self._timer = DeadlineTimer(clock, self._handle_timeout)
         self.router = Router(
-            *(self, settings, Random(f"ids {seed} {name}").randbytes, parents),
+            *(self, settings, Random(f"ids {seed} {name}").randbytes, parents or roots),
             *(Random(f"mesh {seed} {name}"), self._wall_clock, clock.seconds()),
             is_root=not parents,
         )
@@ -73,9 +67,10 @@ class MeshNode:
     def start(self) -> None:
         self._changed()
 
-    def subscribe(self, query: str) -> None:
-        interest = CarriedInterest(StreamPattern.parse(PATTERN), query, {})
-        self.router.announce("subscription", interest, lambda marks: None)
+    def subscribe(self, *queries: str) -> None:
+        for number, query in enumerate(queries):
+            interest = CarriedInterest(StreamPattern.parse(PATTERN), query, {})
+            self.router.announce(f"subscription-{number}", interest, lambda marks: None)
         self._changed()
 
     def publish(self, batch: FlowBatch) -> None:
@@ -124,10 +119,7 @@ class MeshNode:
         """Do nothing."""
 
     def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
-        everything, selected = self._links_of_all, self._links_of_tenth
-        if everything == selected:
-            return [everything] * len(batch.events)
-        return [everything if each.mark[1] % SELECTED else selected for each in batch.events]
+        return self.matching.match(batch)
 
     def deliver(self, batch: FlowBatch) -> None:
         self.on_delivery(batch)
@@ -139,14 +131,7 @@ class MeshNode:
         interest: CarriedInterest | None,
         on_active: Callable[[Mapping[str, Mark]], object],
     ) -> None:
-        queries = self._queries.setdefault(link, {})
-        if interest is None:
-            queries.pop(key, None)
-        else:
-            queries[key] = interest.query
-        found = self._queries.items()
-        self._links_of_all = frozenset(k for k, each in found if EVERYTHING in each.values())
-        self._links_of_tenth = frozenset(k for k, each in found if each)
+        self.matching.set_interest(link, key, interest)
         if interest is not None:
             on_active({})
 
@@ -154,8 +139,8 @@ class MeshNode:
         return str(peer)
 
     def find_peer(self, address: str) -> Hashable | None:
-        """Return None: a node asks only the parents that the experiment gives it."""
-        return None
+        """Return None, unless the node `searches`: it asks only the parents of the experiment."""
+        return address if self.searches and address != self.name else None
 
     # ------------------------------------------------------------------ time
 

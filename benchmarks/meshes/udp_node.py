@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.meshes.matching import ILinkMatching
 from benchmarks.meshes.mesh_node import MeshNode
 from broker.transport.socket.datagram_transport import Address
 from broker.transport.socket.udp import UdpSocket
@@ -27,13 +28,16 @@ class UdpNode:
         settings: DcpSettings,
         parents: Sequence[Address],
         seed: int,
+        matching: ILinkMatching | None = None,
     ) -> None:
-        """Without `parents` it is a root."""
+        """Without `parents` it is a root. `matching` is a fake by default."""
         self._udp = UdpSocket(reactor, _HERE, 0)
         self._udp.start()
         self.address = self._udp.bound_address
         self.mesh = MeshNode(name, reactor, settings, parents, seed)
         self.mesh.transmit = self._udp.socket.send
+        if matching is not None:
+            self.mesh.matching = matching
         self._udp.users.set_untagged_user(self.mesh.receive)
         self.mesh.start()
 

@@ -7,8 +7,9 @@ from functools import partial
 
 import attrs
 
-from benchmarks.meshes.documents import DocumentFlow
-from benchmarks.meshes.mesh_node import EVERYTHING, LinkLoss, MeshNode, ans_of
+from benchmarks.meshes.documents import DocumentFlow, payloads
+from benchmarks.meshes.matching import EVERYTHING
+from benchmarks.meshes.mesh_node import LinkLoss, MeshNode, ans_of
 from broker.streams.contract import FlowBatch
 from broker.testing.datagram_network import DatagramFaults, DatagramNetwork, MemoryDatagramSocket
 from broker.testing.virtual_time import VirtualTime
@@ -44,27 +45,49 @@ class VirtualMesh:
         self._network = DatagramNetwork(self._time.clock, seed, DatagramFaults(delay=delay))
         self._network.filter = self._count
         self._sockets: dict[str, MemoryDatagramSocket] = {}
-        self._documents = DocumentFlow()
+        self._documents = DocumentFlow(payloads())
 
     # ------------------------------------------------------------------ nodes
 
     def add(self, name: str, parents: Sequence[str] = (), *, is_static: bool = False) -> MeshNode:
         settings = DcpSettings(parents=max(1, len(parents)), is_static=is_static)
-        node = MeshNode(name, self._time.clock, settings, parents, self._seed)
+        return self._add(name, settings, parents)
+
+    def add_searching(self, name: str, roots: Sequence[str], settings: DcpSettings) -> MeshNode:
+        """Add a root, or a node that finds its parents among the roots and their descendants."""
+        return self._add(name, settings, () if name in roots else roots, roots)
+
+    def _add(
+        self,
+        name: str,
+        settings: DcpSettings,
+        parents: Sequence[str],
+        roots: Sequence[str] = (),
+    ) -> MeshNode:
+        node = MeshNode(name, self._time.clock, settings, parents, self._seed, roots)
+        node.searches = bool(roots)
         socket = self._network.bind(name, node.receive)
         node.transmit = socket.send
         self.nodes[name], self._sockets[name] = node, socket
         node.start()
         return node
 
+    def kill(self, name: str) -> None:
+        self._network.unbind(name)
+        self.nodes.pop(name).stop()
+
     def add_client(
         self, parents: Sequence[str], query: str = EVERYTHING, *, is_static: bool = False
     ) -> MeshNode:
         client = self.add("client", parents, is_static=is_static)
-        self.arrivals[client.name] = {}
-        client.on_delivery = partial(self._record, client.name)
+        self.record(client.name)
         client.subscribe(query)
         return client
+
+    def record(self, name: str) -> None:
+        """Note the arrivals at a node from now on."""
+        self.arrivals[name] = {}
+        self.nodes[name].on_delivery = partial(self._record, name)
 
     def lose(self, share: float, links: Iterable[tuple[str, str]]) -> None:
         """Lose a share of the datagrams of these links from now on, in both directions."""

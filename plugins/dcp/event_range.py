@@ -14,7 +14,7 @@ from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent
 
 #: AN, level, bytes of the record, bytes of the document.
-_ENTRY = struct.Struct(">QBII")
+ENTRY: Final = struct.Struct(">QBII")
 _MOST_LEVEL: Final = 2
 _NO_MARK: Final[Mark] = (0, 0)
 
@@ -228,7 +228,7 @@ def decode_stream_range(previous: int, upto: int, body: bytes) -> StreamRange:
 def encode_entry(event: CarriedEvent) -> bytes:
     """Return the bytes of an event in a packet."""
     _, record, document, level = event
-    head = _ENTRY.pack(event.mark[1], level, len(record), len(document))
+    head = ENTRY.pack(event.mark[1], level, len(record), len(document))
     return b"".join((head, record, document))
 
 
@@ -241,10 +241,10 @@ def decode_range(previous: int, upto: int, epoch: int, body: bytes) -> EventRang
     entries: list[bytes] = []
     start, size, last = 0, len(body), previous
     while start < size:
-        if size - start < _ENTRY.size:
+        if size - start < ENTRY.size:
             raise ProtocolError(f"{size - start} bytes behind the last event of a packet")
-        an, level, record_bytes, document_bytes = _ENTRY.unpack_from(body, start)
-        begin = start + _ENTRY.size
+        an, level, record_bytes, document_bytes = ENTRY.unpack_from(body, start)
+        begin = start + ENTRY.size
         middle, end = begin + record_bytes, begin + record_bytes + document_bytes
         if not last < an <= upto or end > size:
             raise ProtocolError(f"an event with the AN {an} in the range ({previous}, {upto}]")

@@ -4,12 +4,14 @@ from benchmarks.dcp import InVirtualTime, OverUdp, report
 from benchmarks.meshes.ahead import AheadRun
 from benchmarks.meshes.content import ContentRun
 from benchmarks.meshes.forwarding import Forwarding
+from benchmarks.meshes.large import LargeMesh
 from benchmarks.meshes.latency import LatencyPoint
 from benchmarks.meshes.loss import LossPoint
+from benchmarks.meshes.silence import Silence
 from benchmarks.meshes.tiers import TierPoint
 
 OVER_UDP = OverUdp(
-    [Forwarding(10_000, 10, 2.0, 1.0, 0)],
+    [Forwarding("Table 1", 10, 10_000, 64_000, 1_000.0, 4.0, 1.0, 0)],
     [LossPoint(2, 0.0, 1_000, 0, 0), LossPoint(2, 0.1, 1_000, 12, 0)],
 )
 IN_VIRTUAL_TIME = InVirtualTime(
@@ -21,14 +23,29 @@ IN_VIRTUAL_TIME = InVirtualTime(
     [TierPoint(loss, 100, 100, 21.0, 0, 0) for loss in (0.1, 0.3)],
     [ContentRun("dynamic", 100, 10, 1_200), ContentRun("static", 100, 100, 10_000)],
     [AheadRun(True, 100, 100, 60, 100), AheadRun(False, 100, 100, 100, 10)],
+    LargeMesh(1_000, 4, 100, 10.0, 6.0, 0.3, 0, 200.0),
+    [
+        Silence(transport, host, 100, 0, pause, 1.0)
+        for transport, host, pause in (
+            ("dcp", "n0", 0.02),
+            ("dcp", "n1", 0.4),
+            ("mspaces", "n0", 5.0),
+        )
+    ],
 )
 
 
 def test_the_report_counts_missed_figures() -> None:
     made = report(OVER_UDP, IN_VIRTUAL_TIME, 1.0, quick=False)
     missed = [row[:2] for row in made.sheets[0].rows if row[-1] == "MISSED"]
-    assert [each[0] for each in missed] == ["latency, 10% loss", "forwarding", "ahead"]
-    assert made.notes[0] == "missed: 3 of 14"
-    assert len(made.sheets) == 7
+    assert [each[0] for each in missed] == [
+        "latency, 10% loss",
+        "forwarding, 10 children",
+        "ahead",
+        "1,000 nodes",
+        "a silent host",
+    ]
+    assert made.notes[0] == "missed: 5 of 22"
+    assert len(made.sheets) == 9
     quick = report(OVER_UDP, IN_VIRTUAL_TIME, 1.0, quick=True)
     assert {row[-1] for row in quick.sheets[0].rows} == {"", "means nothing"}
