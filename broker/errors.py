@@ -188,9 +188,11 @@ class BadCertificate(PeerError):
 
 
 class PeerSilent(PeerError):
-    """The peer sent nothing within the liveness timeout."""
-
     code = "peer-silent"
+
+
+class NoMesh(PeerError):
+    code = "no-mesh"
 
 
 class AuthenticationFailed(PeerError):

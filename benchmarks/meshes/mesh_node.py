@@ -12,6 +12,7 @@ from broker.event.stream import StreamPattern
 from broker.streams.contract import CarriedInterest, FlowBatch
 from broker.transport.clock import IClock
 from broker.transport.deadline_timer import DeadlineTimer
+from plugins.dcp.mesh.leaf_gate import TicketRules
 from plugins.dcp.router import Router
 from plugins.dcp.settings import DcpSettings
 
@@ -45,6 +46,7 @@ class MeshNode:
         """Without `parents` it is one of the `roots`, whose number is its resilience."""
         self.name = name
         self.origin = f"log-of-{name}"
+        self.ticket, self.tickets = b"", TicketRules()
         self.patterns = [PATTERN]
         self.parent_count = settings.parents if parents else 0
         self.transmit: Callable[[list[bytes], Hashable], object] = lambda packets, peer: None

@@ -65,6 +65,13 @@ def _parse_start(_: click.Context, __: click.Parameter, value: str | None) -> St
     "coalesce:PATH, block or fail.  [default: drop-oldest; block with --durable]",
 )
 @merge_options
+@click.option("--mesh", is_flag=True, help="Get the events from routers of a mesh, by UDP.")
+@click.option(
+    "--parents",
+    type=click.IntRange(1, 8),
+    metavar="N",
+    help="With --mesh: from so many routers, each event.  [default: 2]",
+)
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N events.")
 @click.option(
     "--idle",
@@ -90,6 +97,8 @@ def command(
     start: Start | None,
     queue: str,
     merge: Merging | None,
+    mesh: bool,
+    parents: int | None,
     count: int | None,
     idle: float | None,
     form: str | None,
@@ -104,6 +113,8 @@ def command(
     if durable and not (access.client_id or access.account):
         # A random client would never find it again.
         raise click.UsageError("--durable needs --client-id or --account: the name is one client's")
+    if parents is not None and not mesh:
+        raise click.UsageError("--parents needs --mesh")
     form = form or ("text" if is_terminal() else "json")
 
     async def run() -> None:
@@ -120,8 +131,11 @@ def command(
                 if stop:
                     return
                 client.on_state = _note_state
+                subscribe: Callable[..., Awaitable[Subscription]] = client.subscribe
+                if mesh:
+                    subscribe = partial(client.subscribe_in_mesh, parents=parents or 2)
                 subscription = await stop.run_or_cancel(
-                    client.subscribe(
+                    subscribe(
                         query,
                         streams,
                         namespaces=namespaces,
@@ -150,9 +164,10 @@ def command(
                     if durable:
                         _acknowledge(subscription, output)
             if not output.is_broken:
-                print_note(
-                    f"{output.events} events" + (f", {output.gaps} gaps" if output.gaps else "")
-                )
+                note = f"{output.events} events" + (f", {output.gaps} gaps" if output.gaps else "")
+                if subscription.mesh is not None:
+                    note += f", {subscription.mesh.events} came first through the mesh"
+                print_note(note)
 
     asyncio.run(run())
 

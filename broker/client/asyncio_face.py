@@ -17,6 +17,7 @@ from broker.errors import BrokerError, NotConnected
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
 from broker.transport.socket.asyncio_tcp import AsyncioClock, AsyncioSocketChannel
+from broker.transport.socket.datagram_transport import IDatagramPort, OnDatagrams
 
 #: Seconds for one endpoint.
 DIAL_TIMEOUT = 10.0
@@ -59,6 +60,12 @@ class AsyncioLoop:
     def run_in_thread(self, call: Callable[[], None]) -> None:
         """Run in the executor's threads, which are joined when the loop ends."""
         self._loop.run_in_executor(None, call)
+
+    def open_port(self, host: str, on_datagrams: OnDatagrams) -> IDatagramPort:
+        # Its interfaces are those of Twisted, which most clients under asyncio do not need.
+        from broker.transport.socket.asyncio_udp import open_port
+
+        return open_port(self._loop, host, on_datagrams)
 
     def dial(
         self,

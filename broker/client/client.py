@@ -219,6 +219,36 @@ class Client(ClientDriver):
             request, on_gap, on_change, subscription_factory(merge), on_notice
         ).flowing
 
+    async def subscribe_in_mesh(
+        self,
+        query: str = "true()",
+        streams: str = ">",
+        *,
+        parents: int = 2,
+        namespaces: Mapping[str, str] | None = None,
+        **subscribed: Any,
+    ) -> Subscription:
+        """Return a subscription whose events come from so many routers of a mesh (`docs/mesh.md`).
+
+        What the mesh has not, or loses, comes from the node. Further arguments are those of
+        `subscribe`. Raises its errors, `NoMesh` if the node has none for the streams, and
+        `VersionMismatch` at an older node. Under Twisted, run it by `Deferred.fromCoroutine`.
+        """
+        # It imports parts of Twisted, which most clients under asyncio do not need.
+        from broker.client.mesh_membership import join_mesh, request_ticket
+
+        ticket = await request_ticket(self, streams, parents)
+        subscription = await self.subscribe(query, streams, namespaces=namespaces, **subscribed)
+        try:
+            subscription.mesh = join_mesh(
+                *(self, self._loop, self._settings, subscription, namespaces or {}),
+                *(ticket, parents),
+            )
+        except BaseException:
+            subscription.unsubscribe()
+            raise
+        return subscription
+
     def replay(
         self,
         query: str = "true()",

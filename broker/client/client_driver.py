@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from zope.interface import implementer
 
@@ -22,6 +22,7 @@ from broker.client.effects import (
     SessionEnded,
 )
 from broker.client.loop import Loop, Promise
+from broker.client.mesh_feeds import MeshFeeds
 from broker.client.outbox import Outbox
 from broker.client.position_writer import PositionWriter
 from broker.client.settings import ClientSettings
@@ -35,6 +36,9 @@ from broker.transport.socket import DEFAULT_MAX_FRAME, ISocketChannel
 from broker.transport.view import LinkState, View
 from broker.wire.messages import Welcome
 from broker.wire.stack import session_layers
+
+#: Takes the content of an answer, or an error.
+OnAnswer: TypeAlias = Callable[[object, BrokerError | None], object]
 
 
 @implementer(IStackReceiver)
@@ -73,6 +77,7 @@ class ClientDriver:
         self._timer = DeadlineTimer(loop.clock, self._handle_timeout)
         self._close_deadline = DeadlineTimer(loop.clock, self._abandon_closing)
         self._subscriptions: dict[int, Subscription] = {}
+        self._answer_calls: dict[int, OnAnswer] = {}
         self._flush_scheduled = False
         self._error: BrokerError | None = None
         self._closed: Promise | None = None
@@ -102,6 +107,22 @@ class ClientDriver:
 
     def duplicates_of(self, number: int) -> int:
         return self._core.duplicates_of(number)
+
+    # ------------------------------------------------------------------ for meshes
+
+    @property
+    def meshes(self) -> MeshFeeds:
+        return self._core.meshes
+
+    def apply_effects(self, effects: Sequence[Effect]) -> None:
+        self._apply_effects(effects)
+
+    def ask_with(self, what: str, arguments: Mapping[str, str], on_answer: OnAnswer) -> None:
+        """Ask the node, also a later one; `on_answer` gets its answer or error, unless the client
+        is closed before."""
+        request, effects = self._core.ask(what, arguments)
+        self._answer_calls[request] = on_answer
+        self._apply_effects(effects)
 
     # ------------------------------------------------------------------ from the stack
 
@@ -189,6 +210,8 @@ class ClientDriver:
                         subscription.receive_item(item)
                         if subscription.over:
                             del self._subscriptions[number]
+                case RequestAnswered(request, content, error) if request in self._answer_calls:
+                    self._answer_calls.pop(request)(content, error)
                 case RequestAnswered(request, content, error):
                     self._waiters.settle_answer(request, content, error)
                 case MessagesConsumed(count):
@@ -244,6 +267,7 @@ class ClientDriver:
         for subscription in list(self._subscriptions.values()):
             subscription.mark_ended(error)
         self._subscriptions.clear()
+        self._answer_calls.clear()
         self._timer.arm(None)
         self._close_deadline.arm(None)
         if self._closed is not None:

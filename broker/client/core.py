@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias, get_args
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,12 +25,17 @@ from broker.client.effects import (
     SharedDelivery,
     SubscriptionEnded,
 )
+from broker.client.mesh_feeds import MeshFeeds
 from broker.client.outbox import NO_LIMITS, Limits, Outbox
 from broker.client.pending_requests import PendingRequests
 from broker.client.position_reporter import ACKNOWLEDGE_EVENTS, PositionReporter
-from broker.client.received import ReceivedEvent, TypeChanged
+from broker.client.received import ReceivedEvent
 from broker.client.subscription_request import SubscriptionRequest
-from broker.client.subscription_state import SubscriptionState
+from broker.client.subscription_state import (
+    ABOUT_SUBSCRIPTIONS,
+    AboutSubscription,
+    SubscriptionState,
+)
 from broker.errors import ProtocolError, UnknownSubscription, VersionMismatch, from_wire
 from broker.event.event_id import EventId
 from broker.event.place import Place, Position
@@ -44,20 +49,12 @@ from broker.wire.messages import (
     Ask,
     Credit,
     Ended,
-    Flowing,
     NotPublished,
     Progress,
     Published,
     Refuse,
-    Subscribed,
     Unsubscribe,
 )
-from broker.wire.site_notice import NoticeMessage
-
-_AboutSubscription: TypeAlias = (
-    Subscribed | Flowing | Ended | messages.Gap | messages.TypeChanged | NoticeMessage
-)
-_ABOUT_SUBSCRIPTIONS = get_args(_AboutSubscription)
 
 
 class ClientCore:
@@ -81,6 +78,10 @@ class ClientCore:
         self._numbers = itertools.count(1)
         self.positions = PositionReporter(self._subscriptions, resume_points or {}, self._numbers)
         self._requests = PendingRequests()
+        self.meshes = MeshFeeds(
+            *(self._subscriptions, self._credit, self._max_held_bytes, self._can_hold),
+            self._send_or_queue,
+        )
         self._queued: list[Message] = []
         """Messages of the time without a connection, unknown to a resumed session."""
         self._previous_place: Place | None = None
@@ -190,6 +191,9 @@ class ClientCore:
         dropped = state.drop_held()
         return [effect for batch in dropped for effect in self.discard(batch)]
 
+    def _can_hold(self) -> bool:
+        return self.is_connected and self._protocol_version >= messages.HOLD_VERSION
+
     def _send_or_queue(self, message: Message) -> list[Effect]:
         if self.is_connected:
             return [self._send_versioned(message)]
@@ -256,24 +260,25 @@ class ClientCore:
         return self.positions.is_connected
 
     def next_timeout(self) -> float | None:
-        times = (self._retry_at, self.positions.next_timeout())
+        times = (self._retry_at, self.positions.next_timeout(), self.meshes.next_timeout())
         return min([time for time in times if time is not None], default=None)
 
     def handle_timeout(self, now: float) -> list[Effect]:
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
-        return self.positions.handle_timeout(now)
+        return [*self.positions.handle_timeout(now), *self.meshes.advance(now)]
 
     # ------------------------------------------------------------------ messages of the node
 
     def receive_message(self, data: bytes, now: float) -> list[Effect]:
         """Raises `ProtocolError` for a message that is not allowed now."""
         if data[:1] == bytes([DELIVER]):
-            return self._receive_delivery(data)
+            return [*self._receive_delivery(data), *self.meshes.advance(now)]
         message = messages.decode(data)
         if isinstance(message, Refuse):
             return [MessagesConsumed(1), SessionEnded(from_wire(message.error))]
-        return [*self._receive_control(message, now), MessagesConsumed(1)]
+        effects = self._receive_control(message, now)
+        return [*effects, *self.meshes.advance(now), MessagesConsumed(1)]
 
     def _receive_control(self, message: Message, now: float) -> list[Effect]:
         if isinstance(message, Published):
@@ -308,7 +313,7 @@ class ClientCore:
         if isinstance(message, Ended) and message.number in self._ending:
             state, _ = self._ending.pop(message.number)
             return [ItemArrived(message.number, SubscriptionEnded(None, state.processed_position))]
-        if isinstance(message, _ABOUT_SUBSCRIPTIONS):
+        if isinstance(message, ABOUT_SUBSCRIPTIONS):
             known = self._subscriptions.get(message.number)
             return [] if known is None else self._receive_for_subscription(known, message)
         raise ProtocolError(f"{type(message).__name__} is not a message for a client")
@@ -337,15 +342,11 @@ class ClientCore:
             return ItemArrived(message.number, SubscriptionEnded(error, state.processed_position))
 
     def _receive_for_subscription(
-        self, state: SubscriptionState, message: _AboutSubscription
+        self, state: SubscriptionState, message: AboutSubscription
     ) -> list[Effect]:
         number = state.number
-        if isinstance(message, Subscribed):
-            return _item_effects(number, state.receive_subscribed(message))
-        if isinstance(message, Flowing):
-            return _item_effects(number, state.receive_flowing(message, self._node_address))
         if isinstance(message, Ended):
-            items = state.continue_after_recount(message)
+            items = state.continue_after_end(message)
             if items is not None:
                 return [
                     *_item_effects(number, items),
@@ -359,11 +360,7 @@ class ClientCore:
                 self.positions.resume_points.remove(state.request.durable)
                 ended += self.positions.resume_points.save()
             return ended
-        if isinstance(message, messages.TypeChanged):
-            return [ItemArrived(number, TypeChanged.from_message(message))]
-        if isinstance(message, messages.Gap):
-            return _item_effects(number, state.receive_gap(message))
-        return _item_effects(number, state.receive_notice(message))
+        return _item_effects(number, state.receive_message(message, self._node_address))
 
     def _receive_delivery(self, data: bytes) -> list[Effect]:
         delivery = decode_delivery(data)

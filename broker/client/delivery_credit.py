@@ -24,6 +24,14 @@ class DeliveryCredit:
         self._arrived += size
         self._unprocessed += size
 
+    def add_other(self, size: int) -> None:
+        """Count bytes that came by another way than the session."""
+        self._unprocessed += size
+
+    @property
+    def has_room(self) -> bool:
+        return self._unprocessed < self._window
+
     def release_delivery(self, size: int) -> None:
         self._unprocessed -= size
 

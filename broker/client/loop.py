@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from broker.errors import BrokerError
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
+from broker.transport.socket.datagram_transport import IDatagramPort, OnDatagrams
 
 
 class Promise(Protocol):
@@ -44,6 +45,9 @@ class Loop(Protocol):
 
     def run_in_thread(self, call: Callable[[], None]) -> None:
         """Call a function that may block and raises nothing."""
+
+    def open_port(self, host: str, on_datagrams: OnDatagrams) -> IDatagramPort:
+        """Open a UDP port, of the address family of a peer. Raises OSError."""
 
     def dial(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from broker.client.effects import (
@@ -32,6 +32,25 @@ class Owner(Protocol):
     def duplicates_of(self, number: int) -> int: ...
 
 
+class IMesh(Protocol):
+    """The mesh of a subscription."""
+
+    @property
+    def parents(self) -> Sequence[str]:
+        """Names of the routers that send events."""
+
+    @property
+    def events(self) -> int:
+        """Number of events that it brought before the session."""
+
+    @property
+    def is_alone(self) -> bool:
+        """True while the session brings no events of the mesh's streams."""
+
+    def end(self) -> None:
+        """Leave the mesh."""
+
+
 class Subscription:
     """Asynchronous iterator of events, in order, each once.
 
@@ -57,7 +76,7 @@ class Subscription:
     ) -> None:
         self._owner = owner
         self._loop = loop
-        self._number = number
+        self.number = self._number = number
         self.query = query
         self.streams = streams
         self._on_gap = on_gap
@@ -71,6 +90,8 @@ class Subscription:
         self._index = 0
         self._error: BrokerError | None = None
         self._last_position: Position | None = None
+        self.mesh: IMesh | None = None
+        """Set by `Client.subscribe_in_mesh`."""
         self.over = False
         self.cut = Position()
         """No matching event is missing after this; known once the subscription is flowing."""
@@ -105,6 +126,7 @@ class Subscription:
         """Drop unread events. With `forget`, the node deletes a durable subscription."""
         if self.over:
             return
+        self._leave_mesh()
         self._last_position = self.position
         unread, self._items = self._items, deque()
         if self._batch is not None:
@@ -187,10 +209,15 @@ class Subscription:
     def mark_ended(self, error: BrokerError | None) -> None:
         self.over = True
         self._error = error
+        self._leave_mesh()
         self._settle_flowing()
         self._wake_waiter()
 
     # ------------------------------------------------------------------ inside
+
+    def _leave_mesh(self) -> None:
+        if self.mesh is not None:
+            self.mesh.end()
 
     def _settle_flowing(self) -> None:
         if self._flowing_promise is None:

@@ -9,6 +9,7 @@ position. After `Flowing` the complete position follows each origin's events and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias, get_args
 
 import attrs
 
@@ -22,7 +23,8 @@ from broker.client.effects import (
     SubscriptionAccepted,
     SubscriptionEnded,
 )
-from broker.client.received import FlowStarted, Gap, ReceivedEvent, Start
+from broker.client.mesh_splice import MeshSplice, SpliceState, SpliceStep
+from broker.client.received import FlowStarted, Gap, ReceivedEvent, Start, TypeChanged
 from broker.client.subscription_request import SubscriptionRequest
 from broker.errors import from_wire
 from broker.event.envelope import Liveness
@@ -37,6 +39,17 @@ _BEFORE_FIRST: Mark = (0, 0)
 _EMPTY = Position()
 #: For a held message without events.
 _ITEM_BYTES = 200
+
+AboutSubscription: TypeAlias = (
+    Subscribed
+    | Flowing
+    | Ended
+    | messages.Gap
+    | messages.TypeChanged
+    | messages.HeldBack
+    | NoticeMessage
+)
+ABOUT_SUBSCRIPTIONS = get_args(AboutSubscription)
 
 
 @attrs.define(eq=False)
@@ -59,6 +72,8 @@ class SubscriptionState:
     previous_node: str = ""
     """Address of the node at which it last flowed."""
     duplicates_dropped: int = 0
+    splice: MeshSplice | None = None
+    """With the mesh that brings some of its flows; None without one."""
     _duplicates: DuplicateFilter = attrs.field(factory=DuplicateFilter)
     _held: list[tuple[Item, Mapping[str, Mark]]] = attrs.field(factory=list)
     """With batches, the newest mark of each origin."""
@@ -79,6 +94,8 @@ class SubscriptionState:
         """Return the message for a new session. Held batches must be dropped before."""
         self._is_holding = True
         self.is_flowing = False
+        if self.splice is not None:
+            self.splice.session_begun()
         self._is_recounting = self._must_recount()
         self._pending_cuts = {}
         request, start = self.request, self._session_start()
@@ -122,11 +139,14 @@ class SubscriptionState:
         endless = not (self.request.until.marks or self.request.until_ms)
         return endless and not self.has_begun and bool(self._last_n_cut.marks)
 
-    def continue_after_recount(self, message: Ended) -> list[Item] | None:
-        """Return the items released when the last N events are complete; None if it is over.
+    def continue_after_end(self, message: Ended) -> list[Item] | None:
+        """Return the items released when the last N events are complete, or none if the mesh has
+        lost events; None if it is over.
 
-        The caller then requests the subscription from behind them.
+        The caller then requests the subscription from the complete position.
         """
+        if self._is_restarting and not message.error[0]:
+            return []
         if message.error[0] or not (self._is_recounting and self._must_recount()):
             return None
         self.has_begun = True
@@ -143,6 +163,23 @@ class SubscriptionState:
         return [item for item in dropped if isinstance(item, EventBatch)]
 
     # ------------------------------------------------------------------ messages of the node
+
+    def receive_message(self, message: AboutSubscription, node: str) -> list[Item]:
+        """Return the items of any message but `Ended`. `node` is the address of its sender."""
+        match message:
+            case Subscribed():
+                return self.receive_subscribed(message)
+            case Flowing():
+                return self.receive_flowing(message, node)
+            case messages.TypeChanged():
+                return [TypeChanged.from_message(message)]
+            case messages.Gap():
+                return self.receive_gap(message)
+            case messages.HeldBack():
+                return self.receive_held_back(message)
+            case Ended():
+                return self.receive_ended(message)
+        return self.receive_notice(message)
 
     def receive_subscribed(self, message: Subscribed) -> list[Item]:
         stored = None if message.position is None else Position.from_wire(message.position)
@@ -181,6 +218,11 @@ class SubscriptionState:
         return items
 
     def receive_events(self, events: Sequence[ReceivedEvent], share: SharedDelivery) -> list[Item]:
+        if self.splice is not None:
+            events = [event for event in events if not self._ignores(event.place.origin)]
+            if not events:
+                # Its credit returns when it is processed.
+                return [EventBatch((), share)]
         newest = {event.place.origin: event.place for event in events}
         marks = {origin: place.mark for origin, place in newest.items()}
         if not self.is_flowing:
@@ -191,12 +233,17 @@ class SubscriptionState:
         return [*items, self._make_batch(events, share, marks)]
 
     def receive_progress(self, position: Position, times: WireTimes = ()) -> list[Item]:
+        if self.splice is not None:
+            left = {flow: m for flow, m in position.marks.items() if not self._ignores(flow)}
+            position = Position(left)
         return self._receive_item(PositionMoved(position, times))
 
     def receive_gap(self, message: messages.Gap) -> list[Item]:
         first = Place(message.origin, *message.first)
         last = Place(message.origin, *message.last)
-        return self._receive_item(Gap(first, last, message.count, message.reason))
+        gap = Gap(first, last, message.count, message.reason)
+        # The mesh may still bring these events.
+        return [gap] if self._ignores(message.origin) else self._receive_item(gap)
 
     def receive_notice(self, message: NoticeMessage) -> list[Item]:
         return self._receive_item(notice_from_message(message))
@@ -205,6 +252,42 @@ class SubscriptionState:
         items = self._release_held()
         error = from_wire(message.error) if message.error[0] else None
         return [*items, SubscriptionEnded(error, self.processed_position)]
+
+    # ------------------------------------------------------------------ a mesh
+
+    def _ignores(self, flow: str) -> bool:
+        return self.splice is not None and self.splice.ignores(flow)
+
+    @property
+    def _is_restarting(self) -> bool:
+        return self.splice is not None and self.splice.state is SpliceState.RESTARTING
+
+    def receive_held_back(self, message: messages.HeldBack) -> list[Item]:
+        if self.splice is not None:
+            self.splice.note_held_back(Position.from_wire(message.newest).marks)
+        return []
+
+    def receive_contiguous(self) -> list[Item]:
+        """Return the events of the mesh that continue the complete position."""
+        if self.splice is None or not self.has_begun:
+            return []
+        items: list[Item] = []
+        for each in self.splice.take_contiguous(self.complete_position.marks):
+            marks = {each.flow: each.upto}
+            if each.events:
+                events = self._with_effective_liveness(each.events)
+                items.append(self._make_batch(events, SharedDelivery(1, each.size), marks))
+            else:
+                self.complete_position = self.complete_position.merged(Position(marks))
+                items.append(PositionMoved(Position(marks)))
+        return items
+
+    def take_splice_step(self, now: float, *, can_hold: bool) -> SpliceStep | None:
+        """`can_hold` is False without a session with a node that can hold flows back."""
+        if self.splice is None or not self.has_begun:
+            return None
+        marks = self.complete_position.marks
+        return self.splice.take_step(marks, now, can_hold=can_hold and self.is_flowing)
 
     # ------------------------------------------------------------------ inside
 

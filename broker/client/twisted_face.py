@@ -18,6 +18,9 @@ from broker.client.settings import client_settings
 from broker.errors import BrokerError, NotConnected
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
+from broker.transport.socket.datagram_socket import DatagramSocket
+from broker.transport.socket.datagram_transport import IDatagramPort, OnDatagrams
+from broker.transport.socket.free_port import open_datagram_socket
 from broker.transport.socket.tcp import TcpChannelFactory
 
 
@@ -68,6 +71,9 @@ class TwistedLoop:
     def run_in_thread(self, call: Callable[[], None]) -> None:
         """Run in the reactor's pool, which is joined when the reactor stops."""
         self._reactor.callInThread(call)
+
+    def open_port(self, host: str, on_datagrams: OnDatagrams) -> IDatagramPort:
+        return DatagramSocket(self._reactor, open_datagram_socket(host), on_datagrams)
 
     def dial(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from broker.delivery.recovery_contract import ActiveRecovery, MarkRange
-from broker.event.flow import may_carry
+from broker.event.flow import may_carry, pattern_of
 from broker.event.place import Mark
 from broker.event.site_coverage import CoverageTable
 from broker.event.site_notice import MissingMessages, SiteCoverage, SiteNotice, SiteStatus
@@ -125,6 +125,11 @@ class Feed:
     state: FeedState = FeedState.UNCONFIRMED
     is_paused: bool = False
     """Nothing is sent until it is resumed; the cursor stays."""
+    held_patterns: frozenset[str] = frozenset()
+    """Carrying patterns of the flows that reach the client through a mesh. While the feed is live,
+    their events are not delivered."""
+    held_back: dict[str, Mark] = attrs.field(factory=dict)
+    """Newest mark of each flow that was not delivered, until the client knows it."""
     is_reading: bool = False
     awaits_dtd: bool = False
     """During catch-up: the next event may match."""
@@ -205,6 +210,8 @@ class Feed:
         if not self.is_active:
             # Events of other origins may still be missing.
             marks = [row for row in marks if log.flows.is_own(row[0])]
+        if self.held_patterns:
+            marks = [row for row in marks if pattern_of(row[0]) not in self.held_patterns]
         moved = [row for row in marks if self.reported_marks.get(row[0], (0, 0)) < row[1]]
         self.reported_marks.update(moved)
         return tuple((origin, *mark) for origin, mark in moved)

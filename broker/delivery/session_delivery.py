@@ -25,6 +25,7 @@ from broker.delivery.commit_share import (
 from broker.delivery.delivery_sender import DeliverySender, SessionWriter
 from broker.delivery.feed import Feed, FeedState
 from broker.delivery.gaps import GapRecovery, make_gap
+from broker.delivery.held_flows import HeldFlows
 from broker.delivery.pacing import Pacing
 from broker.delivery.recovered_feeds import RecoveredFeeds
 from broker.delivery.recovery_contract import ActiveRecovery, LostRange
@@ -67,6 +68,8 @@ class SessionDelivery:
         self._on_failed = on_failed
         self._feeds: dict[int, Feed] = {}
         self._backlog = Backlog(limits)
+        self._held_flows = HeldFlows(self._feeds, clearance)
+        self.hold_flows = self._held_flows.hold_flows
         self._sender = DeliverySender(writer)
         self.site_notices = SessionSiteNotices(self._feeds, writer, self._backlog, on_failed)
         unpaced = self._feed_unpaced
@@ -208,6 +211,10 @@ class SessionDelivery:
     # ------------------------------------------------------------------ live
 
     def deliver_share(self, share: CommitShare, shared: SharedEncodings) -> None:
+        if self._held_flows.numbers:
+            share = self._held_flows.without_held(share)
+            if not share.events:
+                return
         events, runs = share.events, share.runs
         if self.site_notices.has_waiting:
             self.site_notices.send_due()
@@ -372,6 +379,8 @@ class SessionDelivery:
         ]
         if rows:
             self._writer.send_message(Progress(tuple(rows)))
+        for message in self._held_flows.take_messages():
+            self._writer.send_message(message)
         if times:
             # The size of a message is bounded.
             for feed in self._feeds.values():

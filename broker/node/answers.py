@@ -13,12 +13,14 @@ from broker.dtd.interfaces import IDtdCache
 from broker.identity import Identity
 from broker.matching.query.query import Query
 from broker.node.event_types import EventTypes
+from broker.node.mesh_answers import MeshAnswers
 from broker.node.operation_answers import OperationAnswers
 from broker.node.order_answers import OrderAnswers
 from broker.node.status import InspectedNode, build_status
 from broker.node.type_answers import Subscriber, find_subscribers
 from broker.recovery.inspection import RecoveryInspection
 from broker.sessions.session import Answerer
+from broker.streams.ticket import TICKET_REQUEST
 from broker.subscriptions.durable_answers import DurableAnswers
 from broker.tracing.deliverability import DeliveryFates
 from broker.tracing.event_fate import NetworkTrace, NoOtherNodes, OtherNodes
@@ -132,6 +134,7 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
     operations = OperationAnswers(
         node.settings.node.name, lambda: node.transports, node.recovery.questions
     )
+    meshes = MeshAnswers(lambda: node.transports)
     types = node.types.build_answers(list_subscribers)
     return {
         "status": answer_status,
@@ -143,6 +146,7 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
         "event-paths": answer_paths,
         "recoveries": recoveries.list_recoveries,
         "recover-explain": recoveries.explain_recovery,
+        TICKET_REQUEST: meshes.answer_ticket,
         "order-proof": orders.answer_proof,
         "order-admit": orders.answer_admit,
         "order-remove": orders.answer_remove,

@@ -46,6 +46,7 @@ from broker.streams.contract import (
 from broker.streams.interest import CarriedInterests
 from broker.streams.link_sockets import LinkSockets
 from broker.streams.links import LinkOpener, name_links
+from broker.streams.ticket import derive_ticket_key
 from broker.streams.transports import StreamTransports, carrying_patterns
 from broker.subscriptions.interest import Interest, StandaloneInterest
 from broker.transport.clock import IClock
@@ -91,6 +92,7 @@ def build_transports(
     )
     opener = LinkOpener(settings, identity, clock, wall_clock, random, sockets, find_plugins)
     services = StreamServices(node, network, clock, random, opener, wall_clock)
+    services.ticket_key = derive_ticket_key(identity.key or b"")
     transports = StreamTransports(node.settings, services, find_plugins)
     services.connect(transports)
     for instance in transports:
@@ -149,6 +151,8 @@ class StreamServices:
         self.cluster: ClusterFactory = partial(ClusterTransport, network)
         self.link_interest: RemoteInterest = network.remote_interest
         self.open_links, self.find_addresses = opener.open, opener.find_addresses
+        self.open_links, self.open_client_links = opener.open, opener.open_to_clients
+        self.ticket_key = b""
         self.parse_query = node.parse_query
         self._network = network
         self._matcher = node.matcher

@@ -41,6 +41,7 @@ from broker.wire.messages import (
     Credit,
     Ended,
     Goodbye,
+    Hold,
     NotPublished,
     Published,
     Refuse,
@@ -237,6 +238,8 @@ class Session:
         elif isinstance(message, Credit):
             self._credit = message.limit
             self.delivery.send_waiting()
+        elif isinstance(message, Hold):
+            self.delivery.hold_flows(message.number, message.patterns)
         elif isinstance(message, Ask):
             self._handle_ask(message)
         elif isinstance(message, Goodbye):

@@ -62,7 +62,7 @@ class TransportInstance:
     ) -> None:
         """Raises `ConfigurationError` for options that do not fit."""
         self.instance = stack.name
-        self._stack = stack
+        self.stack = self._stack = stack
         self.plugin = plugin
         self.patterns = patterns
         self.options = plugin.options() if stack.options is None else stack.options

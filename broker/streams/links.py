@@ -71,7 +71,7 @@ class LinkOpener:
         self._check_reach(listen, channel)
         try:
             if channel is Transport.DATAGRAM:
-                return self._open_datagrams(name, instance, listen, receiver)
+                return self._open_datagrams(name, instance, listen, receiver, self._identity.key)
             return self._open_connections(name, instance, plugin, listen, channel, receiver)
         except CannotListenError as error:
             reason = getattr(error.socketError, "strerror", None) or error.socketError
@@ -86,10 +86,30 @@ class LinkOpener:
                 "address of the loopback interface"
             )
 
+    def open_to_clients(
+        self, instance: StackInstance, listen: str, receiver: ILinkReceiver
+    ) -> ILinks:
+        """Open links over datagrams for clients, who do not know the key of the network.
+
+        Raises `ConfigurationError`.
+        """
+        transport, plugin = self._find_plugins(instance)
+        assert plugin is not None
+        name = name_client_links(instance.name, transport, plugin)
+        try:
+            return self._open_datagrams(name, instance, listen, receiver, key=None)
+        except CannotListenError as error:
+            raise ConfigurationError(f"{listen}: {error.socketError}") from None
+
     # ------------------------------------------------------------------ datagrams
 
     def _open_datagrams(
-        self, name: str, instance: StackInstance, listen: str, receiver: ILinkReceiver
+        self,
+        name: str,
+        instance: StackInstance,
+        listen: str,
+        receiver: ILinkReceiver,
+        key: bytes | None,
     ) -> ILinks:
         if listen not in self._sockets:
             self._sockets[listen] = self._open.open_datagrams(*split_host_port(listen)), []
@@ -99,16 +119,15 @@ class LinkOpener:
             socket,
             receiver,
             self._clock,
-            lambda peer: self._build_datagram_stack(instance, peer),
+            lambda peer: self._build_datagram_stack(instance, peer, key),
             lambda links: self._close_datagrams(listen, links),
         )
         users.append(links)
         return links
 
-    def _build_datagram_stack(self, instance: StackInstance, peer: str) -> Stack:
+    def _build_datagram_stack(self, instance: StackInstance, peer: str, key: bytes | None) -> Stack:
         plugin = self._find_plugins(instance)[1]
         assert plugin is not None
-        key = self._identity.key
         below = [] if key is None else [MacLayer(secret=key)]
         settings = StackSettings(
             # It rises, so that a layer can tell old packets.
@@ -169,3 +188,8 @@ class LinkOpener:
 def name_links(instance: str, transport: IStackPlugin, links: IStackPlugin) -> str:
     """Return the name by which links are told apart, also from those of other versions."""
     return " ".join((instance, *(f"{each.name} {each.version}" for each in (transport, links))))
+
+
+def name_client_links(instance: str, transport: IStackPlugin, links: IStackPlugin) -> str:
+    """Return the name of an instance's links to clients."""
+    return f"{name_links(instance, transport, links)} clients"

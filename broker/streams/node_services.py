@@ -97,6 +97,15 @@ class NodeServices(Protocol):
     def find_addresses(self, name: str, port: int) -> Deferred[Sequence[tuple[str, int]]]:
         """Return the addresses of a name in DNS, with a port."""
 
+    def open_client_links(
+        self, stack: StackInstance, listen: str, receiver: ILinkReceiver
+    ) -> ILinks:
+        """Open links of an instance to clients. Raises `ConfigurationError`."""
+
+    @property
+    def ticket_key(self) -> bytes:
+        """Key of `broker.streams.ticket`."""
+
     def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Query:
         """Raises `BadQuery`."""
 

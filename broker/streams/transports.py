@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from operator import methodcaller
 from typing import Any, cast
 
 import attrs
@@ -28,8 +29,11 @@ from broker.streams.contract import (
 )
 from broker.streams.instance import TransportInstance
 from broker.streams.interest_transport import Marks
+from broker.streams.leaf_contract import ILeafTransport
+from broker.streams.leaf_services import LeafServices
 from broker.streams.messaging import IGroupClient, Receive
 from broker.streams.node_services import NodeServices
+from broker.streams.ticket import TICKET_SECONDS, Ticket, sign_ticket
 from broker.streams.tracing_transport import ITracingTransport, NodePart
 
 EVERYTHING = StreamPattern.parse(">")
@@ -114,6 +118,15 @@ class StreamTransports(Carriage):
         """Raises `ConfigurationError`."""
         for instance in self:
             instance.listen()
+            if instance.provides(ILeafTransport):
+                accept = methodcaller("accept_leaves", LeafServices(self._services, instance))
+                instance.ask(ILeafTransport, accept)
+
+    def sign_ticket(self, stack: str, client_id: str, pattern: StreamPattern, rank: int) -> bytes:
+        """Return a ticket with which a client joins a mesh. `rank` is that of its clearance."""
+        expires = self._services.wall_clock() + int(TICKET_SECONDS * 1000)
+        ticket = Ticket(stack, client_id, (pattern.text,), rank, expires)
+        return sign_ticket(ticket, self._services.ticket_key)
 
     def start(self) -> None:
         for instance in self:

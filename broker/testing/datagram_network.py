@@ -52,6 +52,9 @@ class MemoryDatagramSocket:
         if len(self._inbox) == 1:
             clock.callLater(_READ, self._read)
 
+    def close(self) -> None:
+        self._network.unbind(self.address)
+
     def _read(self) -> None:
         inbox, self._inbox = self._inbox, []
         self._on_datagrams(inbox)
@@ -71,6 +74,7 @@ class DatagramNetwork:
         self._random = Random(seed)
         self._sockets: dict[Address, MemoryDatagramSocket] = {}
         self._groups: dict[Address, dict[Address, None]] = {}
+        self._last_port = 20_000
         self._cut: set[frozenset[Address]] = set()
 
     def bind(self, address: Address, on_datagrams: OnDatagrams) -> MemoryDatagramSocket:
@@ -87,6 +91,11 @@ class DatagramNetwork:
             to_group=None if group is None else lambda datagrams: wire.send(datagrams, group),
         )
         return users
+
+    def open_port(self, on_datagrams: OnDatagrams) -> MemoryDatagramSocket:
+        """Bind the next free address of clients."""
+        self._last_port += 1
+        return self.bind(("127.0.0.99", self._last_port), on_datagrams)
 
     def unbind(self, address: Address) -> None:
         self._sockets.pop(address, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -10,10 +10,12 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from broker.errors import BrokerError, NotConnected
+from broker.testing.datagram_network import DatagramNetwork
 from broker.testing.memory_network import MemoryNetwork
 from broker.testing.simulated_loop import SimulatedLoop
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
+from broker.transport.socket.datagram_transport import Address, IDatagramPort, OnDatagrams
 
 
 class KillableClock:
@@ -54,9 +56,23 @@ class KillableCall:
 
 
 class KillableLoop(SimulatedLoop):
-    def __init__(self, clock: KillableClock, network: MemoryNetwork) -> None:
-        super().__init__(clock, network)
+    def __init__(
+        self,
+        clock: KillableClock,
+        network: MemoryNetwork,
+        datagrams: DatagramNetwork | None = None,
+    ) -> None:
+        super().__init__(clock, network, datagrams)
         self._process_clock = clock
+
+    def open_port(self, host: str, on_datagrams: OnDatagrams) -> IDatagramPort:
+        """A dead process receives nothing."""
+
+        def unless_dead(batch: Sequence[tuple[bytes, Address]]) -> None:
+            if self._process_clock.is_alive:
+                on_datagrams(batch)
+
+        return super().open_port(host, unless_dead)
 
     def dial(
         self,

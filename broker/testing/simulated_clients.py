@@ -8,13 +8,20 @@ from typing import Any
 
 from broker.client.client import Client
 from broker.client.settings import ClientSettings
+from broker.testing.datagram_network import DatagramNetwork
 from broker.testing.killable import KillableClock, KillableLoop
 from broker.testing.memory_network import MemoryNetwork
 from broker.testing.virtual_time import VirtualTime
 
 
 class SimulatedClients:
-    def __init__(self, time: VirtualTime, network: MemoryNetwork) -> None:
+    def __init__(
+        self,
+        time: VirtualTime,
+        network: MemoryNetwork,
+        datagrams: DatagramNetwork | None = None,
+    ) -> None:
+        self._datagrams = datagrams
         self._time = time
         self._network = network
         self._clocks: dict[Client, KillableClock] = {}
@@ -31,7 +38,7 @@ class SimulatedClients:
             **{"longest_wait": 2.0, **settings},
         )
         clock = KillableClock(self._time.clock)
-        client = Client(KillableLoop(clock, self._network), endpoints, own)
+        client = Client(KillableLoop(clock, self._network, self._datagrams), endpoints, own)
         self._clocks[client] = clock
         client.start()
         return client

@@ -13,9 +13,11 @@ from broker.client.client import Client
 from broker.client.settings import ClientSettings
 from broker.client.twisted_face import DeferredPromise, run_with_timeout
 from broker.errors import BrokerError, NotConnected
+from broker.testing.datagram_network import DatagramNetwork
 from broker.testing.memory_network import MemoryNetwork
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
+from broker.transport.socket.datagram_transport import IDatagramPort, OnDatagrams
 
 
 class SimulatedLoop:
@@ -23,8 +25,11 @@ class SimulatedLoop:
 
     cancelled_error: type[BaseException] = CancelledError
 
-    def __init__(self, clock: IClock, network: MemoryNetwork) -> None:
+    def __init__(
+        self, clock: IClock, network: MemoryNetwork, datagrams: DatagramNetwork | None = None
+    ) -> None:
         self.clock = clock
+        self._datagrams = datagrams
         self._network = network
 
     def make_promise(self) -> DeferredPromise:
@@ -40,6 +45,10 @@ class SimulatedLoop:
     def run_in_thread(self, call: Callable[[], None]) -> None:
         """Disk access takes no virtual time."""
         call()
+
+    def open_port(self, host: str, on_datagrams: OnDatagrams) -> IDatagramPort:
+        assert self._datagrams is not None, "this simulation has no datagrams"
+        return self._datagrams.open_port(on_datagrams)
 
     def dial(
         self,

@@ -96,7 +96,7 @@ class NetworkWorld(VirtualTime):
         self._default_streams: dict[str, tuple[StreamSettings, ...]] = {}
         """Streams of nodes before `set_stacks`."""
         self._outsiders: set[str] = set()
-        self._clients = SimulatedClients(self, self.network)
+        self._clients = SimulatedClients(self, self.network, self.datagrams)
         self._ip: dict[str, str] = {}
         self._cut_paths: set[str] = set()
         self.network.describe = self._describe

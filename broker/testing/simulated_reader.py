@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from twisted.internet.defer import Deferred
+
 from broker.client.client import Client
 from broker.client.effects import EventBatch
 from broker.client.received import NEW, FlowStarted, Gap, ReceivedEvent, Start
@@ -49,7 +51,9 @@ class Reader:
         durable: str = "",
         start: Start | None = None,
         queue: str = "",
+        mesh_parents: int = 0,
     ) -> None:
+        """With `mesh_parents` its events come from so many routers of a mesh."""
         self.world = world
         self.client = client
         self.interest = interest
@@ -65,15 +69,19 @@ class Reader:
         """Not `recovery` up to the furthest cut of all sessions, or not `live` behind it. Origins
         that no cut names are left out: the archive may have more of a dead one."""
         self._start = start
-        asked: Any = client.subscribe(
-            interest.query,
-            interest.pattern,
-            durable=durable,
-            start=start,
-            queue=queue,
-            on_gap=self.items.append,
-            on_notice=lambda notice: self.notices.append((len(self.items), notice)),
-        )
+        named: dict[str, Any] = {
+            "durable": durable,
+            "start": start,
+            "queue": queue,
+            "on_gap": self.items.append,
+            "on_notice": lambda notice: self.notices.append((len(self.items), notice)),
+        }
+        wanted = interest.query, interest.pattern
+        if mesh_parents:
+            joining = client.subscribe_in_mesh(*wanted, parents=mesh_parents, **named)
+            asked: Any = Deferred.fromCoroutine(joining)
+        else:
+            asked = client.subscribe(*wanted, **named)
         asked.addCallbacks(self._flowing, self._failed)
 
     def _failed(self, failure: Any) -> None:

@@ -140,11 +140,17 @@ class TransportNetwork:
         durable: str = "",
         start: Start | None = None,
         waits: bool = True,
+        mesh_parents: int = 0,
     ) -> Reader:
-        """Start the next process of a client."""
+        """Start the next process of a client; with `mesh_parents` it joins the mesh."""
         processes = self.readers.setdefault(client_id, [])
         client = self.world.client(client_id, node, incarnation=len(processes) + 1)
-        reader = Reader(self.world, client, interest, durable=durable, start=start)
+        reader = Reader(
+            *(self.world, client, interest),
+            durable=durable,
+            start=start,
+            mesh_parents=mesh_parents,
+        )
         processes.append(reader)
         if waits:
             self.world.run_until(lambda: reader.is_flowing)

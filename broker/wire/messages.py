@@ -25,11 +25,12 @@ from broker.wire.site_notice import (
 )
 
 #: Version 2 adds stream times, version 3 queue policies, version 4 order entries
-#: and notices about sites, version 5 `MessagesCovered`.
-PROTOCOL_VERSIONS = (1, 2, 3, 4, 5)
+#: and notices about sites, version 5 `MessagesCovered`, version 6 `Hold` and `HeldBack`.
+PROTOCOL_VERSIONS = (1, 2, 3, 4, 5, 6)
 QUEUE_POLICY_VERSION = 3
 ORDER_VERSION = 4
 COVERAGE_VERSION = 5
+HOLD_VERSION = 6
 #: Bytes of DELIVER before the first `Credit`.
 INITIAL_CREDIT = 1 << 20
 MAGIC = "xmlbroker"
@@ -266,6 +267,24 @@ class TypeChanged(Message, frozen=True):
     """Number of entries omitted from the four lists."""
 
 
+class Hold(Message, frozen=True):
+    """Client: events of flows with these carrying patterns reach it through a mesh."""
+
+    kind = 0x2F
+
+    number: Count
+    patterns: tuple[str, ...]
+
+
+class HeldBack(Message, frozen=True):
+    """Node: matching events of held flows up to these places were not delivered."""
+
+    kind = 0x32
+
+    number: Count
+    newest: WirePosition
+
+
 class Ask(Message, frozen=True):
     """Client: a question, such as `status` or `explain`."""
 
@@ -297,7 +316,7 @@ DELIVER = 0x28
 CODEC: Final = Codec[Message](
     *(Hello, Welcome, Refuse, Goodbye, Published, NotPublished, Subscribe, Subscribed, Flowing),
     *(Unsubscribe, Ended, Acknowledge, Progress, Gap, Credit, TypeChanged, Ask, Answer),
-    *(StatusChanged, MessagesMissing, MessagesMoved, MessagesCovered),
+    *(StatusChanged, MessagesMissing, MessagesMoved, MessagesCovered, Hold, HeldBack),
 )
 _encode = CODEC.encode
 

@@ -14,6 +14,7 @@ from msgspec import Meta
 from broker.errors import BadName, ProtocolError
 from broker.event.stream import StreamPattern
 from broker.streams.contract import CarriedInterest
+from broker.streams.ticket import MOST_TICKET_BYTES
 from broker.wire.codec import Rank
 from plugins.dcp.event_range import Description
 from plugins.dcp.packet import MOST_AN
@@ -39,6 +40,7 @@ Number = Annotated[int, Meta(ge=0, le=MOST_AN)]
 Index = Annotated[int, Meta(ge=1, le=2**16 - 1)]
 Level = Annotated[int, Meta(ge=0, le=MOST_LEVEL)]
 Name = Annotated[str, Meta(max_length=255)]
+TicketBytes = Annotated[bytes, Meta(max_length=MOST_TICKET_BYTES)]
 #: Pattern, query, and namespaces with their prefixes.
 Query = tuple[Name, Annotated[str, Meta(max_length=65_536)], tuple[tuple[Name, Name], ...]]
 Queries = Annotated[tuple[Query, ...], Meta(max_length=MOST_QUERIES)]
@@ -52,6 +54,14 @@ class Join(msgspec.Struct, tag="join", array_like=True, frozen=True):
     """Its level if that is fixed, since it has children; else 0."""
     clearance: Rank = 2
     """Rank of the highest security level of events that it accepts."""
+    ticket: TicketBytes = b""
+    """Of a client (`broker.streams.ticket`)."""
+
+
+class TicketRenewal(msgspec.Struct, tag="ticket", array_like=True, frozen=True):
+    """A client shows a newer ticket."""
+
+    ticket: TicketBytes
 
 
 class Offer(msgspec.Struct, tag="offer", array_like=True, frozen=True):
@@ -129,7 +139,16 @@ class Reinitialise(msgspec.Struct, tag="reinitialise", array_like=True, frozen=T
 
 
 ControlMessage: TypeAlias = (
-    Join | Offer | Refused | Interest | InForce | ParentState | Beacon | Leaving | Reinitialise
+    Join
+    | TicketRenewal
+    | Offer
+    | Refused
+    | Interest
+    | InForce
+    | ParentState
+    | Beacon
+    | Leaving
+    | Reinitialise
 )
 
 _DECODER: Final = msgspec.msgpack.Decoder(ControlMessage)

@@ -25,6 +25,7 @@ from broker.transport.arq.handshake import (
 from broker.transport.arq.wire import MIN_DATAGRAM_BYTES, NONCE_BYTES, Reason
 from plugins.dcp.connection import Connection
 from plugins.dcp.connection_owner import IConnectionOwner
+from plugins.dcp.leaf_peer import LeafPeer
 from plugins.dcp.packet import EXTENDED, SYN, Packet, decode, encode
 from plugins.dcp.settings import DcpSettings
 
@@ -213,7 +214,11 @@ class Endpoint:
         if known is not None:
             self._send(peer, [known[1]])
             return
-        if len(self._accepts) >= self._settings.children + _MOST_OTHERS:
+        # Strangers among the clients take no place of a node.
+        is_leaf = isinstance(peer, LeafPeer)
+        alike = sum(isinstance(each.peer, LeafPeer) is is_leaf for each in self._accepts)
+        most = self._settings.leaves if is_leaf else self._settings.children
+        if alike >= most + _MOST_OTHERS:
             refusal = self._acceptor.refuse(request, Reason.FULL)
             self._send(peer, [_wrap(request.client, refusal)])
             return

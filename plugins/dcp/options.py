@@ -57,6 +57,9 @@ class DcpOptions:
     children: int = setting(
         value_kind.count(0, 1_000), 100, "Most nodes that this node forwards events to."
     )
+    leaves: int = setting(
+        value_kind.count(0, 1_000), 100, "Most clients that this node forwards events to."
+    )
     diversity: dict[str, str] = setting(
         value_kind.table_of(value_kind.NODE_NAME, most=MOST_DIVERSITY),
         {},
@@ -138,6 +141,7 @@ class DcpOptions:
             mtu=self.mtu,
             parents=self.parents,
             children=self.children,
+            leaves=self.leaves,
             receiver=ReceiverSettings(
                 nack=NackSettings(
                     patience=self.patience,

@@ -26,7 +26,9 @@ from plugins.dcp.control import (
 )
 from plugins.dcp.endpoint import Endpoint
 from plugins.dcp.event_range import Description, EventRange, SequenceKey, merge_ranges
-from plugins.dcp.mesh.membership import IPeers, Membership
+from plugins.dcp.mesh.leaf_gate import LeafGate, TicketRules
+from plugins.dcp.mesh.membership import Membership
+from plugins.dcp.mesh.peers import IPeers
 from plugins.dcp.parents import Parents
 from plugins.dcp.recent_ranges import RecentRanges
 from plugins.dcp.requested_queries import RequestedQueries
@@ -41,6 +43,9 @@ class IRouterHost(IPeers, Protocol):
     """Of the node's own log."""
     patterns: list[str]
     """Those whose flows the mesh carries."""
+
+    tickets: TicketRules
+    """Rules for tickets of clients."""
 
     def send(self, peer: Hashable, packets: list[bytes]) -> object:
         """Send packets to a peer."""
@@ -111,6 +116,7 @@ class Router:
         )
         self.recent_ranges = RecentRanges()
         self.requested = RequestedQueries(host.patterns, is_static=settings.is_static)
+        self.gate = LeafGate(host.tickets, settings.leaves, self.endpoint, wall_clock)
         self._outgoing: dict[SequenceState, None] = {}
         """Sequences with ranges that leave with the next flush."""
         self.alarms = AlarmReports(host.report, now)
@@ -194,7 +200,7 @@ class Router:
     def next_timeout(self) -> float | None:
         times = (
             *(self.endpoint.next_timeout(), self.parents.next_timeout()),
-            self.membership.next_timeout(),
+            *(self.membership.next_timeout(), self.gate.next_timeout()),
         )
         return min((each for each in times if each is not None), default=None)
 
@@ -204,6 +210,7 @@ class Router:
         self.endpoint.handle_timeout(now)
         self.parents.handle_timeout(now)
         self.membership.handle_timeout(now)
+        self.gate.handle_timeout(now)
 
     def stop(self, now: float) -> None:
         self.membership.search.stop()
@@ -312,6 +319,7 @@ class Router:
     def connected(self, connection: Connection, now: float) -> None:
         if not connection.is_dialled:
             self._host.keep_peer(connection.peer)
+            self.gate.connected(connection, now)
         self.membership.connected(connection, now)
 
     def dial_failed(self, peer: Hashable, now: float) -> None:
@@ -323,6 +331,7 @@ class Router:
             self._host.close_peer(peer)
 
     def disconnected(self, connection: Connection, now: float) -> None:
+        self.gate.remove(connection)
         self.children.remove(connection)
         parent = self.parents.get(connection)
         if parent is not None and connection.error.startswith("rejected"):
@@ -350,10 +359,13 @@ class Router:
                 self.endpoint.close(connection, f"rejected: {refusal.error.code}", now)
 
     def _handle_control(self, connection: Connection, message: ControlMessage, now: float) -> None:
-        if isinstance(message, Refused) and connection in self.parents:
-            self._take_refusal(connection, message, now)
+        checked = self.gate.check(connection, message, now)
+        if checked is None:
             return
-        if self.membership.receive(connection, message, now):
+        if isinstance(checked, Refused) and connection in self.parents:
+            self._take_refusal(connection, checked, now)
+            return
+        if self.membership.receive(connection, checked, now):
             return
         if isinstance(message, Interest) and connection in self.children:
             self.children.set_interest(connection, message.epoch, message.queries)

@@ -20,7 +20,7 @@ def make_snapshot(router: Router) -> dict[str, object]:
         "cycles": membership.cycles,
         "has_left": membership.has_left,
         "reinitialised": membership.reinitialisation.count,
-        "refusals": dict(membership.admission.refusals),
+        "refusals": {**membership.admission.refusals, **router.gate.refusals},
         "sequences": len(router.sequences),
         "refused_sequences": router.sequences.refused + sum(c.buffer.refused for c in children),
         "parents": [

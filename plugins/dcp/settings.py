@@ -24,6 +24,8 @@ class DcpSettings:
     """Parents that the node seeks."""
     children: int = 100
     """Most children of the node."""
+    leaves: int = 100
+    """Most clients of the node, beside its children."""
     receiver: ReceiverSettings = ReceiverSettings()
     send_bytes: int = 4 << 20
     """Unacknowledged bytes that are kept for a child; as many may wait to be sent."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.config.value_kind import split_host_port
-from broker.errors import BrokerError, Closed
+from broker.errors import BrokerError, Closed, NoMesh
 from broker.event.flow import origin_of
 from broker.event.place import Mark
 from broker.streams.contract import (
@@ -23,12 +23,16 @@ from broker.streams.contract import (
     ITransportContext,
 )
 from broker.streams.interest_transport import IInterestTransport, Marks
+from broker.streams.leaf_contract import ILeafServices, ILeafTransport
 from broker.streams.operation import IOperatedTransport
 from broker.streams.tracing_transport import ITracingTransport, NodePart
 from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.socket.udp import format_address, resolve_address
 from broker.transport.view import LinkState
+from plugins.dcp.control import MOST_CANDIDATES
 from plugins.dcp.event_trace import trace_event
+from plugins.dcp.leaf_peer import LeafPeer
+from plugins.dcp.mesh.leaf_gate import TicketRules
 from plugins.dcp.operation import operate
 from plugins.dcp.options import DcpOptions
 from plugins.dcp.root_lookup import RootLookup
@@ -47,15 +51,26 @@ class _Host:
         self.name, self.origin = context.node, context.origin
         self.patterns = [pattern.text for pattern in context.patterns]
         self.match, self.deliver = context.match, context.receive
+        self.ticket = b""
+        self.tickets = TicketRules(context.instance)
         self.links: ILinks | None = None
+        self.leaf_links: ILinks | None = None
+        """Links to clients; None if there are none."""
         self.uses: Callable[[Hashable], bool] = lambda peer: False
         """Tells whether the router has a connection to a peer."""
         self._context = context
         self._fail = fail
 
+    def _links_of(self, peer: Hashable) -> tuple[ILinks | None, Any]:
+        """Return the links over which a peer is reached, and its name there."""
+        if isinstance(peer, LeafPeer):
+            return self.leaf_links, peer.address
+        return self.links, peer
+
     def send(self, peer: Hashable, packets: list[bytes]) -> None:
-        if self.links is not None:
-            self.links.send(packets, [peer])
+        links, name = self._links_of(peer)
+        if links is not None:
+            links.send(packets, [name])
 
     def set_link_interest(
         self, link: Hashable, key: str, interest: CarriedInterest | None, on_active: OnActive
@@ -78,9 +93,10 @@ class _Host:
 
     def open_peer(self, peer: Hashable) -> None:
         """Let a peer have a link of its own, whatever strangers send."""
-        if self.links is not None:
+        links, name = self._links_of(peer)
+        if links is not None:
             try:
-                self.links.add_peer(peer[:2])  # type: ignore[index]
+                links.add_peer(name[:2])
             except BrokerError as error:
                 self.log.warn("{peer}: {error}", peer=self.describe_peer(peer), error=error)
 
@@ -96,11 +112,28 @@ class _Host:
         self._context.clock.callLater(0, self._close_peer, peer)
 
     def _close_peer(self, peer: Hashable) -> None:
-        if self.links is not None and not self.uses(peer):
-            self.links.remove_peer(peer)
+        links, name = self._links_of(peer)
+        if links is not None and not self.uses(peer):
+            links.remove_peer(name)
 
 
-@implementer(ILinkReceiver, IInterestTransport, ITracingTransport, IOperatedTransport)
+@implementer(ILinkReceiver)
+class _LeafReceiver:
+    """Receiver of the links to clients."""
+
+    def __init__(self, receive: Callable[[Hashable, Sequence[bytes]], object]) -> None:
+        self._receive = receive
+
+    def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
+        self._receive(LeafPeer(peer), messages)
+
+    def link_changed(self, peer: Hashable, state: LinkState) -> None:
+        """Keep-alives show that a client has gone."""
+
+
+@implementer(
+    ILinkReceiver, IInterestTransport, ITracingTransport, IOperatedTransport, ILeafTransport
+)
 class DcpTransport:
     def __init__(self, context: ITransportContext) -> None:
         options = context.options
@@ -115,6 +148,8 @@ class DcpTransport:
         self._timer = DeadlineTimer(context.clock, self._handle_timeout)
         self._lookup: RootLookup | None = None
         self._knows_roots = bool(options.roots)
+        self._roots: Sequence[str] = options.roots
+        """Their addresses, as far as they are known."""
 
     # ------------------------------------------------------------------ of the node
 
@@ -162,7 +197,7 @@ class DcpTransport:
             self._router.flush(now)
             self._open_router(addresses, is_root=True)
             self._activate_announced()
-        self._knows_roots = True
+        self._knows_roots, self._roots = True, addresses
         self._router.membership.set_roots(self._find_roots(addresses, self._router.is_root), now)
         self._router.host_alarms = []
         if is_root != self._router.is_root:
@@ -170,6 +205,21 @@ class DcpTransport:
             text = f"{options.root_name} {verb} {options.udp}, and this node runs as {role}"
             self._router.host_alarms = [f"{text}: restart it"]
         self._changed()
+
+    def accept_leaves(self, services: ILeafServices) -> None:
+        self._host.tickets.key = services.ticket_key
+        if self._options.leaves:
+            receiver = _LeafReceiver(self.messages_received)
+            self._host.leaf_links = services.open_links(self._options.udp, receiver)
+
+    def describe_leaf(self) -> Mapping[str, object]:
+        if self._router is None:
+            raise NoMesh(f"the mesh {self._context.instance} does not run at this node")
+        near = [each.connection.peer for each in (*self._router.parents, *self._router.children)]
+        nodes = [format_address(each) for each in near if not isinstance(each, LeafPeer)]
+        own = [] if self._host.leaf_links is None else [self._options.udp]
+        addresses = list(dict.fromkeys((*self._roots, *own, *nodes)))
+        return {"addresses": addresses[:MOST_CANDIDATES], "mtu": self._options.mtu}
 
     def start(self) -> None:
         if self._lookup is not None:
@@ -182,9 +232,11 @@ class DcpTransport:
             self._lookup.stop()
         if self._router is not None:
             self._router.stop(self._context.clock.seconds())
-        links, self._host.links, self._router = self._host.links, None, None
-        if links is not None:
-            links.close()
+        opened = self._host.links, self._host.leaf_links
+        self._host.links = self._host.leaf_links = self._router = None
+        for links in opened:
+            if links is not None:
+                links.close()
         self._activate_announced()
         return succeed(None)
 

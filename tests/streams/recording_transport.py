@@ -153,6 +153,7 @@ class Services:
         self.agrees = True
         self.announced: dict[Hashable, Callable[[Mapping[str, Mark]], object]] = {}
         self.own_end = (1, 6)
+        self.ticket_key = b""
 
     def install(self, destination: LinkKey, id: str, interest: StreamInterest) -> bool:
         self.installed[destination, id] = interest
@@ -209,6 +210,11 @@ class Services:
     def match(self, batch: FlowBatch) -> Sequence[frozenset[LinkKey]]:
         self.matched += 1
         return [frozenset(destination for destination, _ in self.installed)] * len(batch.events)
+
+    def open_client_links(
+        self, stack: StackInstance, listen: str, receiver: ILinkReceiver
+    ) -> ILinks:
+        raise NotImplementedError
 
     def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
         raise ConfigurationError(f"{listen} can not be opened")

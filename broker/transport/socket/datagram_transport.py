@@ -21,3 +21,10 @@ class DatagramTransport(Protocol):
 
     def send(self, datagrams: Sequence[bytes], address: Address) -> None:
         """Send datagrams to one address, or lose them."""
+
+
+class IDatagramPort(DatagramTransport, Protocol):
+    """A transport on a port of its own."""
+
+    def close(self) -> object:
+        """Close the port."""

@@ -38,12 +38,12 @@ class Admission:
         connection: Connection,
         join: Join,
         own_level: int,
-        children: int,
+        children: int | None,
         now: float,
         *,
         refusal: str = "",
     ) -> str:
-        """Reserve a place for a node.
+        """Reserve a place for a node. Without a number of children there is room.
 
         `refusal` is a reason for which this node accepts none. Return the reason of a refusal;
         empty: the place is reserved.
@@ -58,10 +58,10 @@ class Admission:
         self._leases[connection] = _Lease(join, now + LEASE_SECONDS)
         return ""
 
-    def _find_refusal(self, level: int, own_level: int, children: int) -> str:
+    def _find_refusal(self, level: int, own_level: int, children: int | None) -> str:
         if own_level >= MOST_LEVEL or (level and own_level >= level):
             return "level"
-        if children + len(self._leases) >= self.most_children:
+        if children is not None and children + len(self._leases) >= self.most_children:
             return "capacity"
         return "busy" if self._tokens < 1 else ""
 

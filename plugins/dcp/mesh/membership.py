@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 from broker.errors import ProtocolError
 from broker.transport.backoff import Backoff
@@ -28,9 +28,11 @@ from plugins.dcp.control import (
     Reinitialise,
 )
 from plugins.dcp.endpoint import Endpoint
+from plugins.dcp.leaf_peer import LeafPeer
 from plugins.dcp.mesh.admission import Admission
 from plugins.dcp.mesh.alarms import BEACON_SECONDS, describe_cycle, find_alarms
 from plugins.dcp.mesh.beacons import Beacons
+from plugins.dcp.mesh.peers import IPeers
 from plugins.dcp.mesh.reinitialisation import Reinitialisation
 from plugins.dcp.mesh.replacement import Replacement
 from plugins.dcp.mesh.search import ParentSearch
@@ -49,18 +51,6 @@ from plugins.dcp.settings import DcpSettings
 _STATE_SECONDS: Final = BEACON_SECONDS
 #: Time for which a circle is an alarm after it was opened.
 _CYCLE_SECONDS: Final = 60.0
-
-
-class IPeers(Protocol):
-    """Addresses of nodes, as control messages carry them."""
-
-    name: str
-
-    def describe_peer(self, peer: Hashable) -> str:
-        """Return the address of a peer, as `find_peer` takes it."""
-
-    def find_peer(self, address: str) -> Hashable | None:
-        """Return the peer with an address; None for an address that can not be used."""
 
 
 class Membership:
@@ -174,7 +164,7 @@ class Membership:
     def connected(self, connection: Connection, now: float) -> None:
         if connection.is_dialled:
             level, clearance = self._fixed_level or 0, self._settings.clearance
-            connection.send_control(Join(self._host.name, level, clearance))
+            connection.send_control(Join(self._host.name, level, clearance, self._host.ticket))
 
     def rebalance(self, now: float) -> None:
         """Search for better parents. The present ones end when the new ones have proven
@@ -235,10 +225,13 @@ class Membership:
             child.connection.send_control(Leaving())
 
     def _answer_join(self, connection: Connection, join: Join, now: float) -> None:
-        addresses = [self._host.describe_peer(each.connection.peer) for each in self._children]
-        children = tuple(addresses[:MOST_CANDIDATES])
+        peers = [each.connection.peer for each in self._children]
+        nodes = [each for each in peers if not isinstance(each, LeafPeer)]
+        children = tuple([self._host.describe_peer(each) for each in nodes[:MOST_CANDIDATES]])
+        # Clients have places of their own.
+        taken = None if isinstance(connection.peer, LeafPeer) else len(nodes)
         reason = self.admission.reserve(
-            *(connection, join, self.level, len(self._children), now),
+            *(connection, join, self.level, taken, now),
             refusal=self.refusal,
         )
         if reason:

@@ -16,6 +16,7 @@ from broker.testing.killable import KillableClock
 from broker.testing.virtual_time import VirtualTime
 from broker.transport.deadline_timer import DeadlineTimer
 from plugins.dcp.control import to_query
+from plugins.dcp.mesh.leaf_gate import TicketRules
 from plugins.dcp.router import Router
 from plugins.dcp.settings import DcpSettings
 
@@ -223,6 +224,7 @@ class MeshNode:
     def __init__(self, mesh: Mesh, name: str, settings: DcpSettings, *, is_root: bool) -> None:
         self.name = name
         self.origin = f"log-of-{name}"
+        self.ticket, self.tickets = b"", TicketRules()
         self.patterns = [PATTERN]
         self.is_root = is_root
         self.is_alive = True

@@ -1,0 +1,79 @@
+"""Tickets of clients that join a mesh (DCP T41).
+
+The node of a client's session signs a ticket; each router of the mesh verifies it. Both derive the
+key from `network.key_file`. Without that file, which only nodes on the loopback interface may lack,
+the signature detects damage, as their other tags do.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from broker.errors import AuthenticationFailed, BadName
+from broker.event.stream import StreamPattern
+from broker.wire.codec import Rank
+
+#: The question of a client to its node (`broker.wire.messages.Ask`).
+TICKET_REQUEST: Final = "mesh-ticket"
+#: Time for which a ticket is valid, and difference of the nodes' clocks that is allowed.
+TICKET_SECONDS: Final = 300.0
+LEEWAY_SECONDS: Final = 30.0
+MOST_TICKET_BYTES: Final = 4_096
+_TAG_BYTES: Final = 32
+_PERSON: Final = b"xmlbroker-ticket"
+
+_Name = Annotated[str, Meta(max_length=255)]
+
+
+class Ticket(msgspec.Struct, array_like=True, frozen=True):
+    stack: _Name
+    """Name of the mesh."""
+    client_id: _Name
+    patterns: Annotated[tuple[_Name, ...], Meta(max_length=16)]
+    """Streams that the client may read."""
+    clearance: Rank
+    """Rank of its highest security level."""
+    expires: Annotated[int, Meta(ge=0, le=2**62)]
+    """Ms since 1970."""
+
+    def covers(self, pattern: str) -> bool:
+        """Return whether the client may read all streams of a pattern."""
+        try:
+            asked = StreamPattern.parse(pattern)
+            return any(StreamPattern.parse(each).covers(asked) for each in self.patterns)
+        except BadName:
+            return False
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_DECODER: Final = msgspec.msgpack.Decoder(Ticket)
+
+
+def derive_ticket_key(secret: bytes) -> bytes:
+    """Return the key of tickets for the secret of a network; an empty secret gives none."""
+    return blake2b(secret, digest_size=32, person=_PERSON).digest() if secret else b""
+
+
+def sign_ticket(ticket: Ticket, key: bytes) -> bytes:
+    contents = _encode(ticket)
+    return contents + _compute_tag(contents, key)
+
+
+def read_ticket(data: bytes, key: bytes) -> Ticket:
+    """Raises `AuthenticationFailed` for a ticket that was not signed with the key."""
+    contents, tag = data[:-_TAG_BYTES], data[-_TAG_BYTES:]
+    if not compare_digest(_compute_tag(contents, key), tag):
+        raise AuthenticationFailed("the ticket has a wrong signature")
+    try:
+        return _DECODER.decode(contents)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise AuthenticationFailed(f"the ticket is damaged: {error}") from None
+
+
+def _compute_tag(contents: bytes, key: bytes) -> bytes:
+    return blake2b(contents, key=key, digest_size=_TAG_BYTES, person=_PERSON).digest()

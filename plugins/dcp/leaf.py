@@ -1,0 +1,180 @@
+"""A client as a leaf of a mesh: a router without children (DCP D5)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Annotated, Any, Final, cast
+
+import msgspec
+from msgspec import Meta
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from broker.config.value_kind import split_host_port
+from broker.errors import ProtocolError
+from broker.event.place import Mark
+from broker.streams.contract import CarriedInterest, FlowBatch
+from broker.streams.leaf_contract import ILeaf, ILeafOwner, LeafContext, LeafRequest
+from broker.streams.links import name_client_links
+from broker.transport.deadline_timer import DeadlineTimer
+from broker.transport.socket.datagram_demultiplexer import TAG_BYTES, derive_tag
+from broker.transport.socket.datagram_transport import Address
+from broker.transport.socket.udp import format_address, resolve_address
+from plugins.dcp.connection import Connection
+from plugins.dcp.control import MOST_CANDIDATES, TicketRenewal
+from plugins.dcp.mesh.leaf_gate import TicketRules
+from plugins.dcp.options import LEAST_MTU, MOST_MTU, MOST_PARENTS
+from plugins.dcp.router import Router
+from plugins.dcp.settings import DcpSettings
+from plugins.dcp.stack import dcp_links
+
+#: Key of its only interest.
+_INTEREST: Final = "client"
+
+
+class _Description(msgspec.Struct):
+    """Values of `DcpTransport.describe_leaf`."""
+
+    addresses: Annotated[tuple[str, ...], Meta(min_length=1, max_length=MOST_CANDIDATES)]
+    mtu: Annotated[int, Meta(ge=LEAST_MTU, le=MOST_MTU)]
+
+
+class _LeafRouter(Router):
+    """A router that notes why other ends have closed a connection."""
+
+    last_refusal = ""
+
+    def disconnected(self, connection: Connection, now: float) -> None:
+        if not connection.is_closed_here:
+            self.last_refusal = connection.error
+        super().disconnected(connection, now)
+
+
+@implementer(ILeaf)
+class DcpLeaf:
+    """Router, port and timer of a leaf. It is the host of its router (`IRouterHost`)."""
+
+    log = Logger()
+
+    def __init__(
+        self, transport: Any, request: LeafRequest, context: LeafContext, owner: ILeafOwner
+    ) -> None:
+        """`transport` is the plug-in. Raises `ProtocolError`, or OSError without a port."""
+        try:
+            description = msgspec.convert(request.description, _Description)
+        except msgspec.ValidationError as error:
+            raise ProtocolError(f"the description of a mesh: {error}") from None
+        self.name, self.origin = request.name, ""
+        self.patterns = list(request.patterns)
+        self.ticket = request.ticket
+        self.tickets = TicketRules()
+        self._owner = owner
+        self._clock = context.clock
+        self._tag = derive_tag(name_client_links(request.stack, transport, dcp_links))
+        self._is_joined = self._has_left = False
+        self._timer = DeadlineTimer(context.clock, self._handle_timeout)
+        peers = [self.find_peer(each) for each in description.addresses]
+        nodes = [each for each in peers if each is not None]
+        if not nodes:
+            raise ProtocolError("the description of a mesh has no usable address")
+        host = split_host_port(description.addresses[peers.index(nodes[0])])[0]
+        self._port = context.open_port(host, self._receive)
+        settings = DcpSettings(
+            mtu=description.mtu, parents=min(request.parents, MOST_PARENTS), children=0, leaves=0
+        )
+        self._router = _LeafRouter(
+            *(self, settings, lambda size: secrets.token_bytes(size), nodes, context.random),
+            *(context.wall_clock, context.clock.seconds()),
+            is_root=False,
+        )
+        self._router.announce(_INTEREST, request.interest, lambda marks: None)
+        self._changed()
+
+    # ------------------------------------------------------------------ for the client
+
+    @property
+    def parents(self) -> Sequence[str]:
+        paths = self._router.parents.paths
+        return [each.candidate.name for each in self._router.parents if each.connection in paths]
+
+    def renew(self, ticket: bytes) -> None:
+        self.ticket = ticket
+        for parent in self._router.parents:
+            parent.connection.send_control(TicketRenewal(ticket))
+        self._changed()
+
+    def leave(self) -> None:
+        if not self._has_left:
+            self._timer.arm(None)
+            self._router.stop(self._clock.seconds())
+            self._has_left = True
+            self._port.close()
+
+    # ------------------------------------------------------------------ for the router
+
+    def describe_peer(self, peer: Hashable) -> str:
+        return format_address(peer)
+
+    def find_peer(self, address: str) -> Hashable | None:
+        try:
+            _, peer = resolve_address(*split_host_port(address))
+            return cast(Hashable, peer)
+        except (OSError, ValueError):
+            return None
+
+    def send(self, peer: Hashable, packets: list[bytes]) -> None:
+        if not self._has_left:
+            self._port.send([self._tag + each for each in packets], peer)
+
+    def report(self, alarm: str) -> None:
+        self.log.info("{name}: {alarm}", name=self.name, alarm=alarm)
+
+    def open_peer(self, peer: Hashable) -> None:
+        """The port serves all peers."""
+
+    keep_peer = close_peer = open_peer
+
+    def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
+        """Return no links: there are no children."""
+        return [frozenset() for _ in batch.events]
+
+    def deliver(self, batch: FlowBatch) -> None:
+        if not self._has_left:
+            self._owner.receive_batch(batch)
+
+    def set_link_interest(
+        self, link: Hashable, key: str, interest: CarriedInterest | None, on_active: object
+    ) -> None:
+        """There are no children."""
+
+    # ------------------------------------------------------------------ input and time
+
+    def _receive(self, batch: Sequence[tuple[bytes, Address]]) -> None:
+        if self._has_left:
+            return
+        now = self._clock.seconds()
+        for datagram, peer in batch:
+            if datagram.startswith(self._tag):
+                self._router.receive(peer, [datagram[TAG_BYTES:]], now)
+        self._changed()
+
+    def _handle_timeout(self) -> None:
+        if not self._has_left:
+            self._router.handle_timeout(self._clock.seconds())
+            self._changed()
+
+    def _changed(self) -> None:
+        """Send the packets of the router, set its timer, and report the first and last parent."""
+        if self._has_left:
+            return
+        self._router.flush(self._clock.seconds())
+        self._timer.arm(self._router.next_timeout())
+        is_joined = bool(self._router.parents.paths)
+        if is_joined is not self._is_joined:
+            self._is_joined = is_joined
+            if is_joined:
+                marks: Mapping[str, Mark] = self._router.sequences.marks()
+                self._owner.mesh_joined(marks)
+            else:
+                self._owner.mesh_lost(self._router.last_refusal)
