@@ -39,6 +39,10 @@ class TransportCase(_Base):
         """
         return None
 
+    def node_clearance(self, number: int, default: SecurityLevel) -> SecurityLevel:
+        """Return the clearance of the instance in a node."""
+        return default
+
     def reached_nodes(self, names: Sequence[str]) -> Sequence[str]:
         """Return those of the nodes to which the transport itself brings events of the others."""
         return names
@@ -78,7 +82,7 @@ class TransportCase(_Base):
                     use=plugins[0].name,
                     links="" if links is None else links.name,
                     feed=feed,
-                    clearance=clearance,
+                    clearance=self.node_clearance(number, clearance),
                     options=self.node_options(number),
                     link_options=self.link_options,
                 )

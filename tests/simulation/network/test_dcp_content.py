@@ -10,7 +10,9 @@ from typing import Any
 from unittest.mock import patch
 
 from broker.config.stacks import DEFAULT_STACK
+from broker.event.envelope import SecurityLevel
 from broker.matching.contract import IMatcher, Verdict
+from broker.testing.flights import Interest
 from broker.testing.simulated_reader import read
 from broker.testing.transport_network import (
     CARRIED,
@@ -21,6 +23,7 @@ from broker.testing.transport_network import (
     at_altitude,
 )
 from tests.simulation.network.dcp_mesh import LEAVES, ROOTS, ROUTERS, MeshCase
+from tests.simulation.network.test_type_distribution import report_text
 
 
 @contextmanager
@@ -108,3 +111,50 @@ class TestContent(MeshCase, unittest.TestCase):
                 found = [each.document for each in reader.events[count:]]
                 self.assertEqual(len(found), 20)
                 self.assertEqual(carried, Counter(found))
+
+
+class TestClearances(MeshCase, unittest.TestCase):
+    """The leaf n4 sees less than the others."""
+
+    def node_clearance(self, number: int, default: SecurityLevel) -> SecurityLevel:
+        return SecurityLevel.LOW if number == 4 else SecurityLevel.MED
+
+    def test_an_event_above_the_clearance_of_a_link_comes_from_the_log(self) -> None:
+        with self.mesh(0) as network:
+            # So far no event could cross the links of n4.
+            received = {name: network.state_of(name)["received"] for name in LEAVES}
+            self.assertEqual(received["n4"], 0)
+            self.assertGreater(network.count_requests("n4"), 0)
+            requests = network.count_requests("n5")
+            network.publish(5)
+            network.publish(5, level=SecurityLevel.LOW)
+            network.settle()
+            found = {name: network.state_of(name)["received"] - received[name] for name in LEAVES}
+            # Of the 20 events of the stream n5 has published a half itself.
+            self.assertEqual(found, {"n4": 10, "n5": 10})
+            self.assertEqual(network.count_requests("n5"), requests)
+            for name in ROUTERS:
+                children = network.state_of(name)["children"]
+                withheld = {each["name"]: each["withheld"] for each in children}
+                self.assertEqual(withheld["n5"], 0)
+                self.assertGreaterEqual(withheld["n4"], 10)
+
+
+class TestTypes(MeshCase, unittest.TestCase):
+    def test_a_router_without_the_type_of_an_event_forwards_it_to_all_children(self) -> None:
+        # An event is faster in the mesh than its type in the network.
+        with self.network(0, 6, feed=DEFAULT_STACK, latency=0.1) as network:
+            query = "/report/reportleg/altitude = 1"
+            some = Interest(PATTERN, query, lambda stream, altitude: altitude == 1)
+            network.subscribe("all", "n5", CARRIED_ONLY)
+            network.subscribe("some", "n4", some)
+            publisher = network.add_publisher("n0")
+            world, text = network.world, report_text().encode()
+            world.run_until(lambda: all(len(self.parents(network, n)) == 2 for n in LEAVES))
+            named = {"type": "report", "version": "1.0", "against": ""}
+            world.wait(publisher.client.ask("dtd-add", text, **named))
+            for altitude, received in ((2, 1), (2, 1), (1, 2), (2, 2)):
+                publisher.publish(CARRIED, altitude, name="report")
+                world.run(3.0)
+                self.assertEqual(network.state_of("n4")["received"], received)
+            network.settle()
