@@ -70,7 +70,8 @@ def _find_circle(parents_of: dict[str, set[str]]) -> list[str]:
 
 
 class Churn:
-    """Operations of one seed, with the graph checked after each."""
+    """Operations of one seed, with the graph checked whenever a node has other parents or children,
+    or another level."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(f"churn {seed}")
@@ -82,6 +83,11 @@ class Churn:
             [f"root{number}" for number in range(_ROOTS)],
         )
         self._count = 0
+        self._places: dict[MeshNode, object] = {}
+        """Level, parents and children of each node at the last check."""
+        self.checks = 0
+        self._violations: list[str] = []
+        self.mesh.on_change = self._check_changed
         for name in self.mesh.roots:
             self.mesh.add_root(name)
 
@@ -91,9 +97,18 @@ class Churn:
             self._operate()
             for _ in range(self.random.choice((1, 1, 4))):
                 self.mesh.run(self.random.choice((0.02, 0.1, 0.5)))
-                if found := check_graph(self.mesh):
-                    return found
+                if self._violations:
+                    return self._violations
         return []
+
+    def _check_changed(self, node: MeshNode) -> None:
+        router = node.router
+        links = [parent.connection.own_id for parent in router.parents]
+        place = router.membership.level, links, len(router.children)
+        if self._places.get(node) != place:
+            self._places[node] = place
+            self.checks += 1
+            self._violations += check_graph(self.mesh)
 
     def _operate(self) -> None:
         random, mesh = self.random, self.mesh

@@ -81,6 +81,8 @@ class Mesh:
         self._feeds: dict[tuple[str, str], list[FlowBatch]] = {}
         self.root_skew = 0.0
         """Roots get events by so many seconds apart."""
+        self.on_change: Callable[[MeshNode], object] = lambda node: None
+        """Called after each step of a live node."""
 
     @property
     def now(self) -> float:
@@ -334,6 +336,7 @@ class MeshNode:
         if self.is_alive:
             self.router.flush(self._mesh.now)
             self._timer.arm(self.router.next_timeout())
+            self._mesh.on_change(self)
 
     def stop(self) -> None:
         """Leave the mesh, and end."""
