@@ -205,8 +205,10 @@ class RemoteInterest:
         outgoing = []
         for index, (each, verdict) in enumerate(zip(job.events, job.verdicts, strict=True)):
             if isinstance(verdict, Accepted) and index not in job.undecided:
-                targets = self.destinations(verdict.subscriptions)
-                if self.has_local_match(verdict.subscriptions):
+                matches = verdict.subscriptions
+                targets = self.destinations(matches)
+                # This node forwards to links of its transports by itself.
+                if self.has_local_match(matches) or self.targets(matches) != targets:
                     targets |= {own}
                 level = verdict.header.security_level.rank
             else:
