@@ -20,6 +20,7 @@ from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulated_reader import LogEntries, Reader, read_logs
 from tests.simulation.chaos.fault_options import ArchiveFaults, FaultOptions
+from tests.simulation.chaos.mesh_world import MeshWorld
 from tests.simulation.network.topologies import SHAPES, Edge, RandomFaults
 
 ALTITUDES = (7, 100, 250, 600, 1000)
@@ -73,7 +74,8 @@ class Subscriber:
 class ChaosRun:
     def __init__(self, seed: int, dangers: FaultOptions) -> None:
         self._dangers = dangers
-        self._world = NetworkWorld(seed, archived=dangers.archived, settings=dangers.settings)
+        make_world = MeshWorld if dangers.mesh else NetworkWorld
+        self._world = make_world(seed, archived=dangers.archived, settings=dangers.settings)
         self._random = Random(f"chaos {seed}")
         self._observer = Observer(self._world, "neighbour" if dangers.guarded else "node")
         self._seen: LogEntries = {}

@@ -43,6 +43,8 @@ class FaultOptions:
     """Publishers move to other nodes while theirs is away, and resend unacknowledged events."""
     joining: bool = False
     """One node joins during the run."""
+    mesh: bool = False
+    """A mesh carries some of the streams, and loses datagrams."""
 
     @property
     def settings(self) -> Settings:

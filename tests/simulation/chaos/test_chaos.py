@@ -14,6 +14,7 @@ COPIED = ("--archived", "--guarded", "--disks", "--moving")
 TORN = (*COPIED, "--torn")
 SHORT_LOGS = ("--archived", "--short", "--moving", "--clocks")
 BUSY = (*COPIED, "--busy", "--wandering", "--joining")
+MESH = ("--mesh", "--joining", "--clocks")
 
 
 def run(first: int, last: int, *dangers: str) -> None:
@@ -27,14 +28,16 @@ def run(first: int, last: int, *dangers: str) -> None:
 
 @pytest.mark.parametrize(
     ("first", "last", "dangers"),
-    [(4, 4, TORN), (8, 8, SHORT_LOGS), (40, 40, BUSY)],
+    [(4, 4, TORN), (8, 8, SHORT_LOGS), (40, 40, BUSY), (4, 4, ("--mesh",))],
 )
 def test_guarantees_hold_in_a_chaos_run(first: int, last: int, dangers: tuple[str, ...]) -> None:
     run(first, last, *dangers)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("dangers", [COPIED, TORN, SHORT_LOGS, BUSY, ("--guarded", "--clocks"), ()])
+@pytest.mark.parametrize(
+    "dangers", [COPIED, TORN, SHORT_LOGS, BUSY, MESH, ("--guarded", "--clocks"), ()]
+)
 def test_guarantees_hold_in_many_chaos_runs(dangers: tuple[str, ...]) -> None:
     run(0, 11, *dangers)
     run(30, 43, *dangers)
