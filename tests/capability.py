@@ -70,6 +70,16 @@ def _packet_filter() -> str:
     return ""
 
 
+def _traffic_shaping() -> str:
+    tap = ("ip", "tuntap", "add", "mode", "tap", "name", "probe")
+    bucket = ("root", "tbf", "rate", "8mbit", "burst", "32kb", "latency", "100ms")
+    return (
+        _namespaces()
+        or _runs("unshare", "--net", *tap)
+        or _runs("unshare", "--net", "tc", "qdisc", "add", "dev", "lo", *bucket)
+    )
+
+
 def _mounts() -> str:
     return _root() or _runs("unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt")
 
@@ -122,6 +132,9 @@ def _missing(*paths: str | Path) -> str:
 CAPABILITIES: Final = {
     "namespaces": Capability(_namespaces, "run as root, with Debian's iproute2"),
     "packet-filter": Capability(_packet_filter, "./dev packages installs nftables"),
+    "traffic-shaping": Capability(
+        _traffic_shaping, "run as root, on a kernel with /dev/net/tun and sch_tbf"
+    ),
     "mounts": Capability(_mounts, "run as root"),
     "no-root": Capability(_no_root, "run as another user than root"),
     "xmllint": Capability(
