@@ -243,6 +243,7 @@ class Connection:
         if description is None:
             return None
         # A sequence that is not accepted here is acknowledged, so that it is not repeated.
+        self._owner.acknowledged(self, description.key)
         return self._owner.current_of(description.key) or 0
 
     def acknowledge_ahead(self, key: SequenceKey, now: float) -> None:

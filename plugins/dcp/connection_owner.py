@@ -45,3 +45,6 @@ class IConnectionOwner(Protocol[ConnectionT]):
 
     def current_of(self, key: SequenceKey) -> int | None:
         """Return the AN up to which a sequence was delivered here."""
+
+    def acknowledged(self, connection: ConnectionT, key: SequenceKey) -> None:
+        """Note that the parent is told the present place of a sequence."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import attrs
 
 from broker.config import value_kind
-from broker.config.setting import required_setting, setting
+from broker.config.setting import ValueKind, required_setting, setting
 from broker.errors import ConfigurationError, StackError
 from broker.transport.stacks import find_plugin
 from plugins.dcp.control import MOST_DIVERSITY
+from plugins.dcp.mesh.parent_count import FIRST_PARENTS, MOST_PARENTS
 from plugins.dcp.mesh.selection import IParentSelector, diverse_selector
 from plugins.dcp.nack_timer import NackSettings
 from plugins.dcp.receiver import ReceiverSettings
@@ -18,8 +19,22 @@ from plugins.dcp.settings import DEFAULT_MTU, DcpSettings
 MOST_MTU = 1_432
 #: It has room for the description of each sequence, with an event beside it.
 LEAST_MTU = 1_000
-MOST_PARENTS = 8
 MIB = 2**20
+
+
+_AUTO = "auto"
+
+
+def _read_parents(value: object) -> int | str:
+    return _AUTO if value == _AUTO else _COUNT.read(value)
+
+
+_COUNT = value_kind.count(1, MOST_PARENTS)
+_PARENTS: ValueKind[int | str] = ValueKind(
+    f'{_COUNT.allowed}, or "{_AUTO}"',
+    _read_parents,
+    lambda value: f'"{value}"' if isinstance(value, str) else str(value),
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -46,8 +61,16 @@ class DcpOptions:
     root_port: int = setting(
         value_kind.count(0, 65_535), 0, "Port of the roots of root_name; 0: that of udp."
     )
-    parents: int = setting(
-        value_kind.count(1, MOST_PARENTS), 2, "Nodes from which this node gets each event."
+    parents: int | str = setting(
+        _PARENTS,
+        2,
+        "Nodes from which this node gets each event; auto: so many that they lose less than "
+        "loss_target together.",
+    )
+    loss_target: float = setting(
+        value_kind.fraction(1e-9, 0.1),
+        1e-6,
+        'With parents = "auto": share of the events that all parents may lose at first.',
     )
     parent_nodes: tuple[str, ...] = setting(
         value_kind.list_of(value_kind.HOST_PORT, most=64),
@@ -139,7 +162,8 @@ class DcpOptions:
         """`clearance` is the rank of the instance's."""
         return DcpSettings(
             mtu=self.mtu,
-            parents=self.parents,
+            parents=FIRST_PARENTS if isinstance(self.parents, str) else self.parents,
+            loss_target=self.loss_target if self.parents == _AUTO else 0.0,
             children=self.children,
             leaves=self.leaves,
             receiver=ReceiverSettings(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections import deque
 from typing import Final
 
 import attrs
@@ -10,6 +11,7 @@ import attrs
 from plugins.dcp.epoch_steps import EpochSteps
 
 _MOST_UNAVAILABLE: Final = 64
+_MOST_SKIPPABLE: Final = 256
 
 
 @attrs.define
@@ -24,6 +26,10 @@ class ParentChain:
     epochs: EpochSteps = attrs.field(factory=EpochSteps)
     """Epochs of the query by which it selects events."""
     _unavailable: list[tuple[int, int]] = attrs.field(factory=list)
+    _acknowledged: int = -1
+    """Greatest place that the parent knows."""
+    _skippable: deque[tuple[int, int]] = attrs.field(factory=lambda: deque(maxlen=_MOST_SKIPPABLE))
+    """Ranges that it need not have sent: it knew that they have come."""
 
     @property
     def has_begun(self) -> bool:
@@ -35,7 +41,25 @@ class ParentChain:
         self.add_unavailable(0, an, 0)
 
     def advance(self, an: int, now: float) -> None:
+        if self._acknowledged > self.end:
+            upto = min(an, self._acknowledged)
+            begin = self.end
+            if self._skippable and self._skippable[-1][1] == begin:
+                begin = self._skippable.pop()[0]
+            self._skippable.append((begin, upto))
         self.end, self.advanced_at = an, now
+
+    def acknowledge(self, an: int) -> None:
+        """Note that the parent knows a place of this node."""
+        self._acknowledged = max(self._acknowledged, an)
+
+    def observes(self, an: int, required: EpochSteps) -> bool:
+        """Return whether the parent has sent an event by now, unless it was lost."""
+        return (
+            self.start < an <= self.end
+            and self.epochs.epoch_at(an) >= required.epoch_at(an)
+            and not any(after < an <= upto for after, upto in self._skippable)
+        )
 
     def add_unavailable(self, after: int, upto: int, current: int) -> None:
         """Note a range that the parent can not send. The furthest are dropped if there is no room:

@@ -15,6 +15,9 @@ import attrs
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import InForce, Interest, Query, SequenceStart
 from plugins.dcp.event_range import EventRange, SequenceKey
+from plugins.dcp.mesh.joint_loss import MOST_SAMPLES, JointLoss
+from plugins.dcp.mesh.loss_observer import LossObserver
+from plugins.dcp.mesh.parent_count import most_samples
 from plugins.dcp.mesh.selection import Candidate
 from plugins.dcp.mesh.standing import Standing, elements_of
 from plugins.dcp.parent_path import ParentPath
@@ -81,6 +84,10 @@ class Parents:
         self._widened: list[tuple[int, float]] = []
         """Epochs of wider interest that does not count yet, each with the time."""
         self._recent = RecentEvents()
+        most = most_samples(settings.loss_target) if settings.loss_target else MOST_SAMPLES
+        self.losses = JointLoss(most)
+        """Losses of events at the parents, by their connections."""
+        self._observer = LossObserver(self._recent, self.losses)
         self._incomplete: dict[SequenceState, None] = {}
         """Sequences in which a range is missing."""
         self._waiting: list[tuple[int, Callable[[], object]]] = []
@@ -159,6 +166,7 @@ class Parents:
         if self._parents.pop(connection, None) is None:
             return
         self.paths.pop(connection, None)
+        self.losses.remove(connection)
         for state in self._sequences:
             if state.receiver is not None:
                 self._deliver(state, state.receiver.remove_parent(connection, now))
@@ -244,6 +252,7 @@ class Parents:
                 parent.connection.probe()
 
     def handle_timeout(self, now: float) -> None:
+        self._observer.observe(self.paths, now)
         late = [epoch for epoch, since in self._widened if now >= since + self._covered_within]
         if late:
             self._require(late[-1], {}, now)
@@ -253,7 +262,11 @@ class Parents:
             if state not in self._incomplete:
                 continue
             assert state.receiver is not None
+            passed = state.receiver.passed
             ranges, nack = state.receiver.handle_timeout(now)
+            if state.receiver.passed > passed:
+                # No copy has come of what is left to the log.
+                self.losses.add(list(self.paths), list(self.paths))
             self._deliver(state, ranges)
             if nack is not None:
                 for connection in self._nack_targets(state.receiver.has_asked_once):

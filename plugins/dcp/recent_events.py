@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections import deque
+from collections.abc import Hashable, Iterator
 from typing import Final, NamedTuple
 
 import attrs
@@ -44,6 +45,8 @@ class RecentEvents:
     def __init__(self, most: int = MOST_EVENTS) -> None:
         self._most = most
         self._copies: dict[tuple[object, int], FirstCopy] = {}
+        self._unsettled: deque[tuple[object, int, FirstCopy]] = deque(maxlen=most)
+        """Those that `take_settled` has not returned."""
 
     def __len__(self) -> int:
         return len(self._copies)
@@ -53,6 +56,13 @@ class RecentEvents:
 
     def add(self, sequence: object, an: int, copy: FirstCopy) -> None:
         copies = self._copies
+        self._unsettled.append((sequence, an, copy))
         copies[sequence, an] = copy
         if len(copies) > self._most:
             del copies[next(iter(copies))]
+
+    def take_settled(self, before: float) -> Iterator[tuple[object, int, FirstCopy]]:
+        """Yield each event once whose first copy came before a time."""
+        unsettled = self._unsettled
+        while unsettled and unsettled[0][2].received_at < before:
+            yield unsettled.popleft()

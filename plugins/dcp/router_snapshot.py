@@ -17,6 +17,7 @@ def make_snapshot(router: Router) -> dict[str, object]:
         "is_root": router.is_root,
         "resilience": max(0, standing.paths - 1),
         "alarms": router.alarms.present,
+        "parent_count": membership.parent_count.snapshot(),
         "cycles": membership.cycles,
         "has_left": membership.has_left,
         "reinitialised": membership.reinitialisation.count,

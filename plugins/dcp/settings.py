@@ -21,7 +21,9 @@ class DcpSettings:
 
     mtu: int = DEFAULT_MTU
     parents: int = 2
-    """Parents that the node seeks."""
+    """Parents that the node seeks, or at first with `loss_target`."""
+    loss_target: float = 0.0
+    """Share of the events that all parents may lose together; 0: the number of parents is fixed."""
     children: int = 100
     """Most children of the node."""
     leaves: int = 100

@@ -32,6 +32,7 @@ from plugins.dcp.leaf_peer import LeafPeer
 from plugins.dcp.mesh.admission import Admission
 from plugins.dcp.mesh.alarms import BEACON_SECONDS, describe_cycle, find_alarms
 from plugins.dcp.mesh.beacons import Beacons
+from plugins.dcp.mesh.parent_count import ParentCount
 from plugins.dcp.mesh.peers import IPeers
 from plugins.dcp.mesh.reinitialisation import Reinitialisation
 from plugins.dcp.mesh.replacement import Replacement
@@ -90,7 +91,8 @@ class Membership:
         """None while the node has no children."""
         self._stated: Standing | None = None
         self._state_at = now + random.uniform(0.0, _STATE_SECONDS)
-        self._replacement = Replacement(endpoint, parents, lambda: settings.parents, now)
+        self.parent_count = ParentCount(settings.parents, settings.loss_target, parents.losses)
+        self._replacement = Replacement(endpoint, parents, lambda: self.parent_count.count, now)
         self.beacons = Beacons(host.name, wall_clock, is_root=is_root)
         self.search = ParentSearch(
             *(endpoint, [] if is_root else roots, Backoff(0.25, 5.0, random)),
@@ -122,12 +124,12 @@ class Membership:
         if self.is_root:
             return []
         own = elements_of(self._host.name, self.diversity)
-        target = self._settings.parents
+        target = self.parent_count.count
         alarms = list(find_alarms(self._parents, self.standing, own, target, now))
         if self._cycle is not None and now < self._cycle[0] + _CYCLE_SECONDS:
             alarms.append(describe_cycle(self._cycle[1]))
-        fault = self._selector.find_alarm(now)
-        return [*alarms, fault] if fault else alarms
+        others = self._selector.find_alarm(now), self.parent_count.find_alarm()
+        return [*alarms, *filter(None, others)]
 
     @property
     def is_ready(self) -> bool:
@@ -178,9 +180,9 @@ class Membership:
         if self.is_root:
             return 0
         if self._is_rebalancing:
-            return self._settings.parents
+            return self.parent_count.count
         present = sum(not each.is_leaving for each in self._parents)
-        return max(0, self._settings.parents - present)
+        return max(0, self.parent_count.count - present)
 
     def _choose(self, offers: Sequence[Candidate], now: float) -> Sequence[Candidate]:
         """Choose new parents among the offers; in a rebalance, beside the present ones."""
@@ -189,7 +191,7 @@ class Membership:
         if not self._is_rebalancing:
             return self._selector.select(offers, present, self._count_missing(), now)
         self._is_rebalancing = False
-        best = self._selector.select([*present, *offers], (), self._settings.parents, now)
+        best = self._selector.select([*present, *offers], (), self.parent_count.count, now)
         for parent, candidate in zip(staying, present, strict=True):
             if not any(candidate is each for each in best):
                 self._prepare_end(parent, now)
@@ -204,6 +206,20 @@ class Membership:
             return
         self._parents.add(connection, candidate, now)
         connection.send_control(self._parents.interest)
+
+    def _adapt_parent_count(self, now: float) -> None:
+        """Seek one parent more, or give up one that is not needed, if the number is not fixed."""
+        parents = list(self._parents)
+        if not self.parent_count.is_due(now) or self.is_moving:
+            return
+        candidates = [each.as_candidate() for each in parents]
+        best = self._selector.select(candidates, (), len(candidates), now)
+        places = {id(each): number for number, each in enumerate(candidates)}
+        ranked = [parents[places[id(each)]].connection for each in best]
+        spare = self.parent_count.judge(ranked, now)
+        for each in parents:
+            if each.connection is spare:
+                self._prepare_end(each, now)
 
     def _prepare_end(self, parent: Parent, now: float, *, asks_permission: bool = False) -> None:
         """Look for another parent before this one ends."""
@@ -367,6 +383,7 @@ class Membership:
         self.search.handle_timeout(now)
         self._is_rebalancing &= not self.search.has_ended_pass
         self._replacement.end_replaced(now)
+        self._adapt_parent_count(now)
         self._consider_reinitialisation(now)
         if now >= self._state_at:
             self._state_at = now + _STATE_SECONDS
@@ -376,7 +393,8 @@ class Membership:
 
     def _consider_reinitialisation(self, now: float) -> None:
         plan = self.reinitialisation
-        plan.consider(self._fixed_level is not None and self.search.needs_higher_level, now)
+        is_short = self._fixed_level is not None and len(self._parents) < self._settings.parents
+        plan.consider(is_short and self.search.needs_higher_level, now)
         children = [each.connection for each in self._children]
         if plan.take_due(children, now):
             for connection in children:

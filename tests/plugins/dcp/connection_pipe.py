@@ -90,6 +90,9 @@ class Owner:
         receiver = self.receivers.get(key)
         return None if receiver is None else receiver.current
 
+    def acknowledged(self, connection: Connection, key: SequenceKey) -> None:
+        """Do nothing."""
+
     def connected(self, connection: Connection, now: float) -> None:
         self.connected_to.append(connection)
 

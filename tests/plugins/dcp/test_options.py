@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from broker.config.toml import load_text
 from broker.errors import ConfigurationError
+from plugins.dcp.options import DcpOptions
 
 _STACK = '[stacks.mesh]\nuse = "dcp"\nudp = "127.0.0.1:8770"\n'
 
@@ -26,6 +28,14 @@ _STACK = '[stacks.mesh]\nuse = "dcp"\nudp = "127.0.0.1:8770"\n'
             'root_name = "asdi.example"\nselector = "divers"',
             "selector: no parent selector 'divers' is installed, did you mean 'diverse'? there are",
         ),
+        (
+            'root_name = "asdi.example"\nparents = "many"',
+            'stacks.mesh.parents must be a whole number from 1 to 8, or "auto", found "many"',
+        ),
+        (
+            'root_name = "asdi.example"\nparents = "auto"\nloss_target = 0',
+            "stacks.mesh.loss_target must be a number from 1e-09 to 0.1",
+        ),
         ('root_name = "asdi example"', "stacks.mesh.root_name must be a DNS name such as"),
     ],
 )
@@ -38,3 +48,13 @@ def test_options_that_do_not_fit_are_named(options: str, sentence: str) -> None:
 def test_a_dns_name_stands_for_the_roots() -> None:
     (instance,) = load_text(_STACK + 'root_name = "asdi.example"', "node.toml").stacks
     assert getattr(instance.options, "root_name", None) == "asdi.example"
+
+
+def test_a_number_of_parents_by_loss_begins_with_two() -> None:
+    text = _STACK + 'root_name = "asdi.example"\nparents = "auto"\nloss_target = 1e-4'
+    (instance,) = load_text(text, "node.toml").stacks
+    assert isinstance(instance.options, DcpOptions)
+    settings = instance.options.make_settings(clearance=2)
+    assert (settings.parents, settings.loss_target) == (2, 1e-4)
+    fixed = attrs.evolve(instance.options, parents=3).make_settings(clearance=2)
+    assert (fixed.parents, fixed.loss_target) == (3, 0.0)

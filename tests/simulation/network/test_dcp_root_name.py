@@ -24,11 +24,13 @@ class TestRootName(TransportCase, unittest.TestCase):
     plugin = dcp_transport
     links = dcp_links
     link_options = DcpLinkOptions()
+    parents: int | str = 2
     records: tuple[int, ...] | None = (0, 1)
     """Nodes of the name at the start."""
 
     def node_options(self, number: int) -> DcpOptions:
-        return DcpOptions(udp=f"{self.host_of(number)}:8770", root_name=NAME)
+        udp = f"{self.host_of(number)}:8770"
+        return DcpOptions(udp=udp, root_name=NAME, parents=self.parents, loss_target=1e-3)
 
     @staticmethod
     def host_of(number: int) -> str:
@@ -100,6 +102,16 @@ class TestRootName(TransportCase, unittest.TestCase):
             network.world.start("n1")
             self.wait_for_parents(network, "n1", limit=2 * SHORTEST_PERIOD + 6.0)
             network.world.start("n0")
+
+    def test_nodes_judge_the_joint_loss_of_their_parents(self) -> None:
+        self.parents = "auto"
+        with self.mesh() as network:
+            self.wait_for_parents(network, "n0", "n1")
+            network.publish(100)
+            network.world.run(15.0)
+            found = network.state_of("n2")["parent_count"]
+            assert (found["chosen"], found["joint_loss"], found["basis"]) == (2, 0.0, "estimated")
+            assert found["samples"] >= 100 and 0 < found["upper_bound"] < 2e-3
 
     def test_a_node_becomes_a_root_only_by_a_restart(self) -> None:
         with self.mesh((0, 1)) as network:
