@@ -58,7 +58,7 @@ class ParentChain:
         return (
             self.start < an <= self.end
             and self.epochs.epoch_at(an) >= required.epoch_at(an)
-            and not any(after < an <= upto for after, upto in self._skippable)
+            and not (self._skippable and any(a < an <= upto for a, upto in self._skippable))
         )
 
     def add_unavailable(self, after: int, upto: int, current: int) -> None:

@@ -77,15 +77,17 @@ class JointLoss:
         self._parts: deque[Counter[_Entry]] = deque([Counter()], maxlen=_PARTS)
         self._newest_size = 0
 
-    def add(self, observed: Collection[Hashable], lost: Collection[Hashable]) -> None:
-        """Count one event: the parents of which it is known, and those of them that lost it."""
+    def add(
+        self, observed: Collection[Hashable], lost: Collection[Hashable], events: int = 1
+    ) -> None:
+        """Count events: the parents of which they are known, and those of them that lost them."""
         if self._newest_size >= self._part_size:
             self._parts.append(Counter())
             self._newest_size = 0
         entry, newest = (frozenset(observed), frozenset(lost)), self._parts[-1]
         if entry in newest or len(newest) < _MOST_ENTRIES:
-            newest[entry] += 1
-            self._newest_size += 1
+            newest[entry] += events
+            self._newest_size += events
 
     def remove(self, parent: Hashable) -> None:
         """Forget a parent. What is known of the others stays."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from plugins.dcp.mesh.joint_loss import JointLoss
+from plugins.dcp.parent_chain import ParentChain
 from plugins.dcp.receiver import SequenceReceiver
 from plugins.dcp.recent_events import FirstCopy, RecentEvents
 
+_Chains: TypeAlias = list[tuple[Hashable, ParentChain]]
+_Outcome: TypeAlias = tuple[tuple[Hashable, ...], frozenset[Hashable]]
+"""Parents that are known to have sent an event, or to have lost it, and those that brought it."""
 #: Seconds. By then a keep-alive of each parent has shown how far it has sent.
 SETTLED_AFTER: Final = 6.0
 
@@ -27,19 +32,30 @@ class LossObserver:
     def observe(self, parents: Iterable[Hashable], now: float) -> None:
         """Count the events whose first copies came long enough ago, at these parents."""
         parents = list(parents)
+        chains: dict[object, _Chains] = {}
+        # Most events have the same outcome.
+        outcomes = Counter[_Outcome]()
         for sequence, an, copy in self._recent.take_settled(now - SETTLED_AFTER):
             assert isinstance(sequence, SequenceReceiver)
+            found = chains.get(sequence)
+            if found is None:
+                found = chains[sequence] = _find_chains(sequence, parents)
             required = sequence.required
-            chains = ((each, sequence.find_chain(each)) for each in parents)
-            observed = [
-                parent for parent, chain in chains if chain and chain.observes(an, required)
-            ]
+            observed = tuple([each for each, chain in found if chain.observes(an, required)])
+            outcomes[observed, _find_bringers(copy)] += 1
+        for (observed, brought), events in outcomes.items():
             if observed:
-                brought = _find_bringers(copy)
-                self._losses.add(observed, [each for each in observed if each not in brought])
+                lost = [each for each in observed if each not in brought]
+                self._losses.add(observed, lost, events)
 
 
-def _find_bringers(copy: FirstCopy) -> set[Hashable]:
+def _find_chains(sequence: SequenceReceiver[Any], parents: list[Hashable]) -> _Chains:
+    chains = ((each, sequence.find_chain(each)) for each in parents)
+    return [(parent, chain) for parent, chain in chains if chain is not None]
+
+
+def _find_bringers(copy: FirstCopy) -> frozenset[Hashable]:
     """Return the parents that brought an event without a request."""
-    copies = ((copy.parent, copy.received_at, copy.is_repeated), *(copy.later or ()))
-    return {parent for parent, _, is_repeated in copies if not is_repeated}
+    later = copy.later or ()
+    found = [each.parent for each in later if not each.is_repeated]
+    return frozenset(found if copy.is_repeated else [copy.parent, *found])
