@@ -24,7 +24,8 @@ from broker.transport.socket.udp import format_address, resolve_address
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import MOST_CANDIDATES, TicketRenewal
 from plugins.dcp.mesh.leaf_gate import TicketRules
-from plugins.dcp.options import LEAST_MTU, MOST_MTU, MOST_PARENTS
+from plugins.dcp.mesh.parent_count import MOST_PARENTS
+from plugins.dcp.options import LEAST_MTU, MOST_MTU
 from plugins.dcp.router import Router
 from plugins.dcp.settings import DcpSettings
 from plugins.dcp.stack import dcp_links

@@ -310,11 +310,9 @@ class Router:
         return None if state is None or state.receiver is None else state.receiver.current
 
     def acknowledged(self, connection: Connection, key: SequenceKey) -> None:
-        state, current = self.sequences.get(key), self.current_of(key)
-        if state is not None and state.receiver is not None and current is not None:
-            chain = state.receiver.find_chain(connection)
-            if chain is not None:
-                chain.acknowledge(current)
+        state = self.sequences.get(key)
+        if state is not None:
+            state.acknowledge_to(connection)
 
     # ------------------------------------------------------------------ interest
 

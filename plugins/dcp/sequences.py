@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import attrs
 
@@ -33,6 +33,13 @@ class SequenceState:
         if receiver is None:
             return self.end or 0
         return max(self.end or 0, receiver.required.newest_an, receiver.current or 0)
+
+    def acknowledge_to(self, parent: Hashable) -> None:
+        """Note that a parent is told the present place."""
+        receiver = self.receiver
+        chain = None if receiver is None else receiver.find_chain(parent)
+        if receiver is not None and receiver.current is not None and chain is not None:
+            chain.acknowledge(receiver.current)
 
     def make_batch(self, range_: EventRange) -> FlowBatch:
         """Return a range as a batch of its flow."""

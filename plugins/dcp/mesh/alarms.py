@@ -17,6 +17,8 @@ _CHANCE: Final = 1e-9
 #: Loss of a path that measures less.
 _LEAST_LOSS: Final = 0.01
 _MOST_LOSS: Final = 0.9
+#: Time for which a circle is an alarm after it was opened.
+_CYCLE_SECONDS: Final = 60.0
 
 
 def silent_after(loss: float) -> float:
@@ -25,8 +27,11 @@ def silent_after(loss: float) -> float:
     return BEACON_SECONDS * ceil(log(_CHANCE) / log(loss))
 
 
-def describe_cycle(parent: str) -> str:
-    """Return the alarm about a parent that was dropped for its path."""
+def describe_cycle(cycle: tuple[float, str] | None, now: float) -> str:
+    """Return the alarm about a parent that was dropped for its path, with the time; else empty."""
+    if cycle is None or now >= cycle[0] + _CYCLE_SECONDS:
+        return ""
+    parent = cycle[1]
     return f"this node was in the path of its parent {parent}: a circle, or two nodes of one name"
 
 

@@ -50,8 +50,6 @@ from plugins.dcp.settings import DcpSettings
 
 #: Seconds between two statements of the own standing.
 _STATE_SECONDS: Final = BEACON_SECONDS
-#: Time for which a circle is an alarm after it was opened.
-_CYCLE_SECONDS: Final = 60.0
 
 
 class Membership:
@@ -125,10 +123,9 @@ class Membership:
             return []
         own = elements_of(self._host.name, self.diversity)
         target = self.parent_count.count
-        alarms = list(find_alarms(self._parents, self.standing, own, target, now))
-        if self._cycle is not None and now < self._cycle[0] + _CYCLE_SECONDS:
-            alarms.append(describe_cycle(self._cycle[1]))
-        others = self._selector.find_alarm(now), self.parent_count.find_alarm()
+        alarms = find_alarms(self._parents, self.standing, own, target, now)
+        cycle = describe_cycle(self._cycle, now)
+        others = cycle, self._selector.find_alarm(now), self.parent_count.find_alarm()
         return [*alarms, *filter(None, others)]
 
     @property
