@@ -1,7 +1,8 @@
 """The DCP paper's experiments: loss and latency over parents, two tiers, and forwarding.
 
-Loss and forwarding run over UDP on loopback. The others run in virtual time, where clocks and
-sockets are simulated; their runs share the processors, since no figure depends on the speed.
+Loss and forwarding run over UDP on loopback, spliced TCP between network namespaces. The others run
+in virtual time, where clocks and sockets are simulated; their runs share the processors, since no
+figure depends on the speed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,17 @@ import attrs
 from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.parallel_runs import ParallelRuns, parallel_runs
 from benchmarks.harness.report import Report
-from benchmarks.meshes import ahead, content, forwarding, large, latency, loss, silence, tiers
+from benchmarks.meshes import (
+    ahead,
+    content,
+    forwarding,
+    large,
+    latency,
+    loss,
+    silence,
+    spliced,
+    tiers,
+)
 from benchmarks.meshes.ahead import AheadRun
 from benchmarks.meshes.content import ContentRun
 from benchmarks.meshes.forwarding import Forwarding
@@ -22,6 +33,7 @@ from benchmarks.meshes.large import LargeMesh
 from benchmarks.meshes.latency import LatencyPoint
 from benchmarks.meshes.loss import LossPoint
 from benchmarks.meshes.silence import Silence
+from benchmarks.meshes.spliced import SplicedPoint
 from benchmarks.meshes.tiers import TierPoint
 from benchmarks.sites.finding import make_sheet
 
@@ -33,11 +45,12 @@ _QUICK_LOSSES: Final = (0.0, 0.1, 0.3)
 
 
 @attrs.frozen
-class OverUdp:
-    """Results of the experiments over UDP."""
+class OverSockets:
+    """Results of the experiments over UDP, and over TCP."""
 
     forwarding: list[Forwarding]
     loss: list[LossPoint]
+    spliced_tcp: list[SplicedPoint]
 
 
 @attrs.frozen
@@ -50,14 +63,19 @@ class InVirtualTime:
     ahead: list[AheadRun]
     large: LargeMesh
     silence: list[Silence]
+    spliced_p2p: list[SplicedPoint]
 
 
 def run(context: BenchmarkContext) -> Report:
-    over_udp = OverUdp(forwarding.measure_all(context), loss.measure(context))
+    over_sockets = OverSockets(
+        forwarding.measure_all(context),
+        loss.measure(context),
+        spliced.measure_all_tcp(context),
+    )
     begin = time.perf_counter()
     with parallel_runs(context) as runs:
         in_virtual_time = _measure(runs, context.quick)
-    return report(over_udp, in_virtual_time, time.perf_counter() - begin, quick=context.quick)
+    return report(over_sockets, in_virtual_time, time.perf_counter() - begin, quick=context.quick)
 
 
 def _measure(runs: ParallelRuns, quick: bool) -> InVirtualTime:
@@ -78,6 +96,10 @@ def _measure(runs: ParallelRuns, quick: bool) -> InVirtualTime:
         runs.start(tiers.measure, each, chunks)
         for each in (_QUICK_LOSSES if quick else tiers.LOSSES)
     ]
+    over_p2p = [
+        runs.start(spliced.measure_p2p, each, chunks)
+        for each in (_QUICK_LOSSES if quick else tiers.LOSSES)
+    ]
     events = _QUICK if quick else latency.EVENTS
     latencies = [
         runs.start(latency.measure, parents, each, events)
@@ -96,17 +118,20 @@ def _measure(runs: ParallelRuns, quick: bool) -> InVirtualTime:
         [runs.wait(each) for each in aheads],
         runs.wait(large_mesh),
         [runs.wait(each) for each in silences],
+        [runs.wait(each) for each in over_p2p],
     )
 
 
 def report(
-    over_udp: OverUdp, in_virtual_time: InVirtualTime, real_seconds: float, *, quick: bool
+    over_sockets: OverSockets, in_virtual_time: InVirtualTime, real_seconds: float, *, quick: bool
 ) -> Report:
+    compared = [*over_sockets.spliced_tcp, *in_virtual_time.spliced_p2p]
     found = [
-        *loss.findings(over_udp.loss),
+        *loss.findings(over_sockets.loss),
         *latency.findings(in_virtual_time.latency),
         *tiers.findings(in_virtual_time.tiers),
-        *forwarding.findings(over_udp.forwarding),
+        *spliced.findings(compared, in_virtual_time.tiers),
+        *forwarding.findings(over_sockets.forwarding),
         *content.findings(in_virtual_time.content),
         *ahead.findings(in_virtual_time.ahead),
         *large.findings(in_virtual_time.large),
@@ -117,10 +142,11 @@ def report(
         name="dcp",
         sheets=[
             make_sheet("Experiments of the DCP paper", found, quick=quick),
-            loss.make_sheet(over_udp.loss, quick=quick),
+            loss.make_sheet(over_sockets.loss, quick=quick),
             latency.make_sheet(in_virtual_time.latency),
             tiers.make_sheet(in_virtual_time.tiers),
-            forwarding.make_sheet(over_udp.forwarding),
+            spliced.make_sheet(compared),
+            forwarding.make_sheet(over_sockets.forwarding),
             content.make_sheet(in_virtual_time.content),
             ahead.make_sheet(in_virtual_time.ahead),
             large.make_sheet(in_virtual_time.large),
@@ -142,6 +168,8 @@ def report(
             "client in both directions, default settings; added: over the mean without loss",
             "two tiers: each chunk counts that the client has delivered in order a second after "
             "the last one was published; bandwidth is not limited",
+            f"spliced TCP: {spliced.CONNECTIONS} connections through three network namespaces, "
+            "whose kernel drops incoming packets; without root it is left out",
             "forwarding: the router is alone in its process, with the engine of a node; root and "
             "leaves share another one, and the root publishes as fast as the slowest leaf gets the "
             "documents; documents are events with their envelopes; the leaves count and "
@@ -159,17 +187,18 @@ def report(
         ],
         figures={
             "findings": [each.as_json() for each in found],
-            "loss": [attrs.asdict(each) for each in over_udp.loss],
-            "forwarding": [attrs.asdict(each) for each in over_udp.forwarding],
+            "loss": [attrs.asdict(each) for each in over_sockets.loss],
+            "forwarding": [attrs.asdict(each) for each in over_sockets.forwarding],
+            "spliced_tcp": [attrs.asdict(each) for each in over_sockets.spliced_tcp],
             **attrs.asdict(in_virtual_time),
         },
-        draw=lambda figure: _draw(over_udp, in_virtual_time, figure),
+        draw=lambda figure: _draw(over_sockets, in_virtual_time, figure),
     )
 
 
-def _draw(over_udp: OverUdp, in_virtual_time: InVirtualTime, figure: Any) -> None:
+def _draw(over_sockets: OverSockets, in_virtual_time: InVirtualTime, figure: Any) -> None:
     figure.set_size_inches(16, 5)
     left, middle, right = figure.subplots(1, 3)
-    loss.draw(over_udp.loss, left)
+    loss.draw(over_sockets.loss, left)
     latency.draw(in_virtual_time.latency, middle)
     tiers.draw(in_virtual_time.tiers, right)

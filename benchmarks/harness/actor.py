@@ -7,7 +7,7 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,11 +21,14 @@ _GLANCE: Final = 0.1
 class Actor:
     """A process that runs `benchmarks.actors.NAME` with `task` (any JSON value)."""
 
-    def __init__(self, children: Children, name: str, task: Any) -> None:
+    def __init__(
+        self, children: Children, name: str, task: Any, *, prefix: Sequence[str] = ()
+    ) -> None:
+        """`prefix` is a command that runs the process, as in a network namespace."""
         self.name = name
         self._children = children
         self._process = children.start(
-            [sys.executable, "-m", f"benchmarks.actors.{name}"],
+            [*prefix, sys.executable, "-m", f"benchmarks.actors.{name}"],
             folder=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -25,7 +25,7 @@ HIGH_LOSS: Final = 0.3
 _ROOTS: Final = ("root0", "root1")
 _ROUTERS: Final = ("router0", "router1")
 #: Of the latency that is printed.
-_LATENCY_LOSS: Final = 0.1
+LATENCY_LOSS: Final = 0.1
 #: Seconds after the last chunk; those that come later do not count.
 _END: Final = 1.0
 
@@ -75,7 +75,7 @@ def measure(loss: float, chunks: int = CHUNKS, seed: int = 2) -> TierPoint:
 def findings(points: Sequence[TierPoint]) -> list[Finding]:
     by_loss = {each.loss: each for each in points}
     above = min(each.share - erasure_share(each.loss) for each in points)
-    low, high = by_loss[_LATENCY_LOSS], by_loss[HIGH_LOSS]
+    low, high = by_loss[LATENCY_LOSS], by_loss[HIGH_LOSS]
     name = "two tiers"
     return [
         Finding(

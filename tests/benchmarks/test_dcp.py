@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from benchmarks.dcp import InVirtualTime, OverUdp, report
+from benchmarks.dcp import InVirtualTime, OverSockets, report
 from benchmarks.meshes.ahead import AheadRun
 from benchmarks.meshes.content import ContentRun
 from benchmarks.meshes.forwarding import Forwarding
@@ -8,11 +8,13 @@ from benchmarks.meshes.large import LargeMesh
 from benchmarks.meshes.latency import LatencyPoint
 from benchmarks.meshes.loss import LossPoint
 from benchmarks.meshes.silence import Silence
+from benchmarks.meshes.spliced import P2P, TCP, SplicedPoint
 from benchmarks.meshes.tiers import TierPoint
 
-OVER_UDP = OverUdp(
+OVER_SOCKETS = OverSockets(
     [Forwarding("Table 1", 10, 10_000, 64_000, 1_000.0, 4.0, 1.0, 0)],
     [LossPoint(2, 0.0, 1_000, 0, 0), LossPoint(2, 0.1, 1_000, 12, 0)],
+    [SplicedPoint(TCP, 0.1, 100, 90, 60.0)],
 )
 IN_VIRTUAL_TIME = InVirtualTime(
     [
@@ -32,20 +34,22 @@ IN_VIRTUAL_TIME = InVirtualTime(
             ("mspaces", "n0", 5.0),
         )
     ],
+    [SplicedPoint(P2P, 0.1, 100, 100, 40.0)],
 )
 
 
 def test_the_report_counts_missed_figures() -> None:
-    made = report(OVER_UDP, IN_VIRTUAL_TIME, 1.0, quick=False)
+    made = report(OVER_SOCKETS, IN_VIRTUAL_TIME, 1.0, quick=False)
     missed = [row[:2] for row in made.sheets[0].rows if row[-1] == "MISSED"]
     assert [each[0] for each in missed] == [
         "latency, 10% loss",
+        "two tiers",
         "forwarding, 10 children",
         "ahead",
         "1,000 nodes",
         "a silent host",
     ]
-    assert made.notes[0] == "missed: 5 of 22"
-    assert len(made.sheets) == 9
-    quick = report(OVER_UDP, IN_VIRTUAL_TIME, 1.0, quick=True)
+    assert made.notes[0] == "missed: 6 of 24"
+    assert len(made.sheets) == 10
+    quick = report(OVER_SOCKETS, IN_VIRTUAL_TIME, 1.0, quick=True)
     assert {row[-1] for row in quick.sheets[0].rows} == {"", "means nothing"}
