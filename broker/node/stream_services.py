@@ -44,6 +44,7 @@ from broker.streams.contract import (
     ITransportContext,
 )
 from broker.streams.interest import CarriedInterests
+from broker.streams.link_key import Unmatched
 from broker.streams.link_sockets import LinkSockets
 from broker.streams.links import LinkOpener, name_links
 from broker.streams.ticket import derive_ticket_key
@@ -304,7 +305,7 @@ class StreamServices:
         return [
             interest.targets(verdict.subscriptions)
             if isinstance(verdict, Accepted)
-            else interest.links_for(claimed_header(event).stream)
+            else Unmatched(interest.links_for(claimed_header(event).stream))
             for event, verdict in zip(batch.events, verdicts, strict=True)
         ]
 

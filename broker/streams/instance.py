@@ -34,7 +34,7 @@ from broker.streams.contract import (
 )
 from broker.streams.guarded_receiver import guard_receiver
 from broker.streams.interest_transport import IInterestTransport, Marks
-from broker.streams.link_key import LinkKey
+from broker.streams.link_key import LinkKey, Unmatched
 from broker.streams.messaging import IMessagingTransport
 from broker.streams.node_services import NodeServices
 from broker.streams.site_statuses import SiteStatuses
@@ -251,7 +251,8 @@ class TransportInstance:
         if self._uses_network:
             return frozenset(each for each in targets if not isinstance(each, LinkKey))
         keys = (each for each in targets if isinstance(each, LinkKey))
-        return frozenset(each.link for each in keys if each.instance == self.instance)
+        kind = Unmatched if isinstance(targets, Unmatched) else frozenset[Hashable]
+        return kind(each.link for each in keys if each.instance == self.instance)
 
     def snapshot(self) -> dict[str, Any]:
         own: Mapping[str, object] = self._call("snapshot") or {}

@@ -18,6 +18,10 @@ class LinkKey(NamedTuple):
         return f"{self.instance} {self.link}"
 
 
+class Unmatched(frozenset[Hashable]):
+    """Targets of an event that could not be matched here: all with interest in its stream."""
+
+
 class ILinkInterest(Protocol):
     """Interest behind links, matched together with the node's subscriptions."""
 

@@ -11,9 +11,11 @@ import attrs
 from broker.errors import BadQuery, Overloaded, ProtocolError
 from broker.event.place import Mark
 from broker.streams.contract import CarriedInterest
+from broker.streams.link_key import Unmatched
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import InForce, Query, Refused, SequenceStart, to_interest
 from plugins.dcp.event_range import EventRange
+from plugins.dcp.leaf_peer import LeafPeer
 from plugins.dcp.sequences import Sequences, SequenceState
 
 #: Of a child whose link no security level limits.
@@ -50,7 +52,7 @@ class Child:
     clearance: int
     """Rank of the highest level of events that pass over its link."""
     withheld: int = 0
-    """Events above the clearance."""
+    """Events above the clearance, or that could not be matched for a client."""
     epoch: int = -1
     """Of its newest interest; that in force is the connection's `query_epoch`."""
     is_fed: bool = False
@@ -65,6 +67,10 @@ class Child:
     last_key: int = 0
     refusals: int = 0
     """Messages with a refused query."""
+
+    @property
+    def is_client(self) -> bool:
+        return isinstance(self.connection.peer, LeafPeer)
 
 
 class Children:
@@ -200,14 +206,16 @@ class Children:
         """Send a range to each child, with the events whose links have the child's.
 
         The places of those above its clearance are stated as unavailable: it requests them from the
-        log, over links that may have the clearance (X12).
+        log, over links that may have the clearance (X12). So are those that this node could not
+        match, to a client: it can not match them either.
         """
         events = range_.events
         highest = max([event.level for event in events], default=0)
-        parts: dict[tuple[int, ...], Sequence[EventRange]] = {}
-        """By the clearance and the numbers of their events: children with equal queries share
-        them."""
-        parts[HIGHEST_RANK, *range(len(events))] = (range_,)
+        unmatched = {n for n, those in enumerate(links) if isinstance(those, Unmatched)}
+        parts: dict[tuple[tuple[int, ...], tuple[int, ...]], Sequence[EventRange]] = {}
+        """By the numbers of their events, and of withheld ones among them: children with equal
+        queries share them."""
+        parts[tuple(range(len(events))), ()] = (range_,)
         for child in self._children.values():
             if not child.is_fed:
                 continue
@@ -218,20 +226,28 @@ class Children:
             if sequence is None:
                 continue
             link = child.link
-            wanted = [n for n, those in enumerate(links) if link in those]
-            clearance = child.clearance if child.clearance < highest else HIGHEST_RANK
-            pieces = parts.get((clearance, *wanted))
+            wanted = tuple([n for n, those in enumerate(links) if link in those])
+            withheld: tuple[int, ...] = ()
+            if child.clearance < highest or (unmatched and child.is_client):
+                excluded = unmatched if child.is_client else ()
+                withheld = tuple(
+                    [n for n in wanted if n in excluded or events[n].level > child.clearance]
+                )
+            pieces = parts.get((wanted, withheld))
             if pieces is None:
-                pieces = parts[clearance, *wanted] = _select(range_, wanted, clearance)
+                pieces = parts[wanted, withheld] = _select(range_, wanted, withheld)
             for piece in pieces:
                 buffer.append(sequence, piece)
-            if clearance < highest:
-                child.withheld += sum([events[n].level > clearance for n in wanted])
+            if withheld:
+                child.withheld += len(withheld)
                 buffer.pass_missing(sequence, range_.upto)
 
 
-def _select(range_: EventRange, wanted: Sequence[int], clearance: int) -> Sequence[EventRange]:
-    """Return the parts of a range between the wanted events above a clearance, with the others."""
+def _select(
+    range_: EventRange, wanted: Sequence[int], withheld: Sequence[int]
+) -> Sequence[EventRange]:
+    """Return the parts of a range between the withheld ones of the wanted events, with the
+    others."""
     events, entries = range_.events, range_.entries
     parts: list[EventRange] = []
     previous, cleared = range_.previous, list[int]()
@@ -242,7 +258,7 @@ def _select(range_: EventRange, wanted: Sequence[int], clearance: int) -> Sequen
             parts.append(EventRange(previous, upto, *chosen))
 
     for n in wanted:
-        if events[n].level <= clearance:
+        if n not in withheld:
             cleared.append(n)
             continue
         an = events[n].mark[1]

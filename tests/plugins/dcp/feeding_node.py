@@ -75,14 +75,15 @@ class Node:
         return state
 
     def add_child(
-        self, name: str = "c1", number: int = 1, clearance: int = 2
+        self, name: Hashable = "c1", number: int = 1, clearance: int = 2
     ) -> RecordingConnection:
+        """Add a child at the address of its name."""
         connection = RecordingConnection(name, number, is_dialled=False)
-        self.core.add(connection, name, clearance)
+        self.core.add(connection, str(name), clearance)
         return connection
 
     def feed_child(
-        self, name: str, number: int, *queries: Query, clearance: int = 2
+        self, name: Hashable, number: int, *queries: Query, clearance: int = 2
     ) -> RecordingConnection:
         """Return a child whose interest is in force."""
         connection = self.add_child(name, number, clearance)

@@ -7,9 +7,11 @@ from collections.abc import Hashable, Sequence
 import pytest
 
 from broker.errors import BadQuery, Overloaded, ProtocolError
+from broker.streams.link_key import Unmatched
 from plugins.dcp.children import Child, QueryRefusedError
 from plugins.dcp.control import InForce, Query, SequenceStart
 from plugins.dcp.event_range import EventRange
+from plugins.dcp.leaf_peer import LeafPeer
 from plugins.dcp.sender import Unavailable
 from tests.plugins.dcp.connection_pipe import DESCRIPTION, KEY, make_event, make_range
 from tests.plugins.dcp.feeding_node import Node
@@ -244,6 +246,22 @@ def test_a_new_sequence_begins_with_its_first_range() -> None:
     node.core.forward(state, make_range(40, 50, 45), links_of([node.child(connection)]))
     assert [ans_of(each) for each in sent_to(connection)] == [(40, 50, [45])]
     assert epochs_of(connection) == [1]
+
+
+def test_an_event_that_could_not_be_matched_is_withheld_from_clients() -> None:
+    node = Node()
+    state = node.add_sequence(end=0)
+    router = node.feed_child("c1", 1, A)
+    client = node.feed_child(LeafPeer("c2"), 2, A)
+    other = node.feed_child(LeafPeer("c3"), 3, B)
+    matched, unmatched, last = links_of(*[[node.child(router), node.child(client)]] * 3)
+    links = [matched, Unmatched(unmatched), last]
+    node.core.forward(state, make_range(0, 9, 2, 5, 7), links)
+    assert [ans_of(each) for each in sent_to(router)] == [(0, 9, [2, 5, 7])]
+    first, missing, rest = items_for(client)
+    assert isinstance(first, EventRange) and isinstance(rest, EventRange)
+    assert (ans_of(first), missing, ans_of(rest)) == ((0, 4, [2]), Unavailable(4, 5), (5, 9, [7]))
+    assert node.child(client).withheld == 1 and node.child(other).withheld == 0
 
 
 def test_an_event_above_the_clearance_of_a_child_is_stated_as_withheld() -> None:
