@@ -11,7 +11,11 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+from twisted.trial.unittest import TestCase
 
+from broker.client import twisted_face
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.subscription import Subscription
 from broker.errors import NoMesh
@@ -19,6 +23,7 @@ from examples.free_ports import free_port
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.test_cli import run_command, start_command
 from tests.system.traffic import FLIGHT, Inbox, flight, run_within
+from tests.system.waiting_test_case import reactor
 
 pytestmark = pytest.mark.system
 
@@ -138,6 +143,30 @@ def test_the_command_ends_cleanly(tmp_path: Path) -> None:
 
     with running(nodes):
         run_within(work(), 2 * PATIENCE)
+
+
+class TestUnderTwisted(TestCase):
+    timeout = int(3 * PATIENCE)
+
+    def test_a_client_gets_events_through_a_mesh(self) -> Deferred[None]:
+        return Deferred.fromCoroutine(self._receive())
+
+    async def _receive(self) -> None:
+        node, *_ = make_nodes(Path(self.mktemp()).absolute())
+        self.addCleanup(node.kill)
+        node.start()
+        client = twisted_face.connect(node.endpoint, client_id="desk")
+        subscription = await client.subscribe_in_mesh(streams="radar.>", parents=1)
+        mesh = subscription.mesh
+        assert mesh is not None
+        while not mesh.is_alone:
+            await deferLater(reactor, 0.05)
+        numbers = [
+            (await client.publish(STREAM, flight(number), FLIGHT)).event_id for number in range(5)
+        ]
+        self.assertEqual([(await anext(subscription)).event_id for _ in numbers], numbers)
+        self.assertEqual((mesh.events, list(mesh.parents)), (5, ["root1"]))
+        await client.close()
 
 
 def test_a_node_without_a_mesh_says_so(tmp_path: Path) -> None:

@@ -1,0 +1,155 @@
+"""Clients of a mesh show tickets."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from broker.streams.ticket import LEEWAY_SECONDS, Ticket, sign_ticket
+from plugins.dcp.control import ControlMessage, Interest, Join, Leaving, TicketRenewal
+from plugins.dcp.leaf_peer import LeafPeer
+from plugins.dcp.mesh.leaf_gate import JOIN_SECONDS, LeafGate, TicketRules
+from tests.plugins.dcp.recording_connection import RecordingConnection
+
+KEY, WALL = b"k" * 32, 1_000_000
+TICKET = Ticket("radar-mesh", "desk", ("radar.>",), 1, WALL + 10_000)
+
+
+class Endpoint:
+    def __init__(self) -> None:
+        self.closed: list[tuple[object, str]] = []
+
+    def close(self, connection: object, reason: str, now: float) -> None:
+        self.closed.append((connection, reason))
+
+
+class Router:
+    """A gate for two clients, at the time 0."""
+
+    def __init__(self) -> None:
+        self.endpoint = Endpoint()
+        self.wall = WALL
+        rules = TicketRules("radar-mesh", KEY)
+        self.gate = LeafGate(rules, 2, cast(Any, self.endpoint), lambda: self.wall)
+
+    def connect(self, number: int = 1) -> RecordingConnection:
+        peer = LeafPeer(("127.0.0.1", number))
+        connection = RecordingConnection(peer, number, is_dialled=False)
+        self.gate.connected(connection, 0.0)
+        return connection
+
+    def check(
+        self, connection: RecordingConnection, message: ControlMessage, now: float = 0.0
+    ) -> ControlMessage | None:
+        return self.gate.check(connection, message, now)
+
+    def join(self, number: int = 1, ticket: bytes = b"") -> RecordingConnection:
+        connection = self.connect(number)
+        self.check(connection, Join("desk#1", 0, 2, ticket or signed()))
+        return connection
+
+    @property
+    def reasons(self) -> list[str]:
+        return [reason for _, reason in self.endpoint.closed]
+
+
+def signed(ticket: Ticket = TICKET, key: bytes = KEY, **changed: Any) -> bytes:
+    fields = {name: getattr(ticket, name) for name in ticket.__struct_fields__}
+    return sign_ticket(Ticket(**{**fields, **changed}), key)
+
+
+def test_a_join_counts_with_the_clearance_of_the_ticket_and_no_level() -> None:
+    router = Router()
+    join = Join("desk#1", 7, 2, signed())
+    assert router.check(router.connect(), join) == Join("desk#1", 0, 1)
+    assert router.gate.leaves == 1 and router.reasons == []
+
+
+def test_nodes_need_no_ticket() -> None:
+    router = Router()
+    node = RecordingConnection("n1", 1, is_dialled=False)
+    router.gate.connected(node, 0.0)
+    join = Join("n1", 3)
+    assert router.check(node, join) is join
+    assert router.gate.next_timeout() is None
+
+
+@pytest.mark.parametrize(
+    ("ticket", "reason"),
+    [
+        (b"", "ticket missing"),
+        (b"x", "ticket forged"),
+        (signed(key=b"other"), "ticket forged"),
+        (signed()[:-1] + b"?", "ticket forged"),
+        (sign_ticket(cast(Any, ["radar-mesh"]), KEY), "ticket forged"),
+        (signed(stack="boats-mesh"), "ticket of another mesh"),
+        (signed(expires=WALL - int(1000 * LEEWAY_SECONDS)), "ticket expired"),
+    ],
+)
+def test_a_bad_ticket_closes_the_connection_and_is_counted(ticket: bytes, reason: str) -> None:
+    router = Router()
+    assert router.check(router.connect(), Join("desk#1", 0, 2, ticket)) is None
+    assert router.reasons == [reason] and router.gate.refusals == {reason: 1}
+    assert router.gate.leaves == 0
+
+
+def test_clients_beyond_the_setting_are_refused() -> None:
+    router = Router()
+    first, *_ = [router.join(number) for number in (1, 2, 3)]
+    assert router.reasons == ["capacity"]
+    router.gate.remove(first)
+    router.join(4)
+    assert router.reasons == ["capacity"]
+
+
+def test_interest_beyond_the_ticket_is_refused() -> None:
+    router = Router()
+    connection = router.join()
+    allowed = Interest(1, (("radar.zbw", "true()", ()), ("radar.>", "true()", ())))
+    assert router.check(connection, allowed) is allowed
+    for pattern in (">", "boats.zbw", "*.zbw", ""):
+        assert router.check(connection, Interest(2, ((pattern, "true()", ()),))) is None
+    assert router.gate.refusals == {"pattern": 4}
+    stranger = router.connect(2)
+    assert router.check(stranger, allowed) is None
+
+
+def test_a_renewed_ticket_counts_from_then_on() -> None:
+    router = Router()
+    connection = router.join()
+    router.wall += 5_000
+    renewal = TicketRenewal(signed(expires=WALL + 60_000))
+    assert router.check(connection, renewal, 5.0) is None
+    router.gate.handle_timeout(10.0 + LEEWAY_SECONDS)
+    assert router.reasons == [] and router.gate.next_timeout() == 60.0 + LEEWAY_SECONDS
+    router.gate.handle_timeout(60.0 + LEEWAY_SECONDS)
+    assert router.reasons == ["ticket expired"]
+
+
+@pytest.mark.parametrize(
+    ("ticket", "reason"),
+    [
+        (b"", "ticket missing"),
+        (signed(client_id="other"), "another ticket"),
+        (signed(clearance=2), "another ticket"),
+        (signed(patterns=(">",)), "another ticket"),
+        (signed(key=b""), "ticket forged"),
+    ],
+)
+def test_a_renewal_with_other_rights_is_refused(ticket: bytes, reason: str) -> None:
+    router = Router()
+    connection = router.join()
+    assert router.check(connection, TicketRenewal(ticket)) is None
+    assert router.reasons == [reason]
+
+
+def test_a_stranger_without_a_join_is_closed() -> None:
+    router = Router()
+    router.connect(1)
+    router.join(2)
+    message = Leaving()
+    assert router.check(router.connect(3), message) is message
+    router.gate.handle_timeout(JOIN_SECONDS)
+    assert router.reasons == ["no ticket", "no ticket"]
+    assert router.gate.refusals == {"no ticket": 2}

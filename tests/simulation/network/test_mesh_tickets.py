@@ -1,0 +1,150 @@
+"""Tickets of clients at whole nodes of a mesh, with and without a key of the network."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from broker.config.stacks import DEFAULT_STACK
+from broker.event.envelope import SecurityLevel
+from broker.event.place import Mark
+from broker.event.stream import StreamPattern
+from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch
+from broker.streams.leaf_contract import LeafContext, LeafRequest
+from broker.streams.ticket import Ticket, derive_ticket_key, sign_ticket
+from broker.testing.transport_case import TransportCase
+from broker.testing.transport_network import INSTANCE, PATTERN, TransportNetwork
+from plugins.dcp.leaf import DcpLeaf
+from plugins.dcp.options import DcpOptions
+from plugins.dcp.plugin import dcp_transport
+from plugins.dcp.stack import DcpLinkOptions, dcp_links
+from tests.simulation.network.test_mesh_clients import address_of, is_held
+
+SECRET = b"a key of all the nodes"
+
+
+class Owner:
+    """Implements `ILeafOwner`."""
+
+    def __init__(self) -> None:
+        self.events: list[CarriedEvent] = []
+        self.joins = 0
+        self.missing = 0
+        self._end: dict[str, Mark] = {}
+
+    def mesh_joined(self, marks: Mapping[str, Mark]) -> None:
+        self.joins += 1
+
+    def mesh_lost(self, reason: str) -> None:
+        """Do nothing: the leaf has the reason."""
+
+    def receive_batch(self, batch: FlowBatch) -> None:
+        self.events += batch.events
+        self.missing += batch.after > self._end.get(batch.flow, batch.after)
+        self._end[batch.flow] = batch.upto
+
+
+class TestTickets(TransportCase, unittest.TestCase):
+    plugin = dcp_transport
+    links = dcp_links
+    link_options = DcpLinkOptions()
+
+    def node_options(self, number: int) -> DcpOptions:
+        return DcpOptions(udp=address_of(number), roots=(address_of(0),), parents=1)
+
+    @contextmanager
+    def keyed_mesh(self) -> Iterator[TransportNetwork]:
+        """Start a root and a router with a key, and a publisher at the root."""
+        with self.network(0, 2, feed=DEFAULT_STACK) as network:
+            world = network.world
+            for name in world.names:
+                network.kill(name)
+                world.change_settings(name, key_file=world.key_file(SECRET))
+            for name in world.names:
+                world.start(name)
+            network.add_publisher("n0")
+            world.run_until(lambda: len(network.state_of("n1")["parents"]) == 1)
+            yield network
+
+    def join(
+        self, network: TransportNetwork, ticket: bytes, pattern: str = PATTERN
+    ) -> tuple[DcpLeaf, Owner]:
+        """Let a client show a ticket to the root."""
+        world, owner = network.world, Owner()
+        request = LeafRequest(
+            name="desk#1",
+            stack=INSTANCE,
+            patterns=[PATTERN],
+            description={"addresses": [address_of(0)], "mtu": 1_400},
+            ticket=ticket,
+            interest=CarriedInterest(StreamPattern.parse(pattern), "true()", {}),
+            parents=1,
+        )
+        context = LeafContext(
+            open_port=lambda host, receive: world.datagrams.open_port(receive),
+            clock=world.clock,
+            random=world.random,
+            wall_clock=world.wall_clock,
+        )
+        return DcpLeaf(dcp_transport, request, context, owner), owner
+
+    @staticmethod
+    def ticket(network: TransportNetwork, secret: bytes = SECRET, **changed: Any) -> bytes:
+        fields = {
+            "stack": INSTANCE,
+            "client_id": "desk",
+            "patterns": (PATTERN,),
+            "clearance": 1,
+            "expires": network.world.wall_clock() + 60_000,
+            **changed,
+        }
+        return sign_ticket(Ticket(**fields), derive_ticket_key(secret))
+
+    def test_bad_tickets_are_refused_and_counted_while_others_go_on(self) -> None:
+        with self.keyed_mesh() as network:
+            good, owner = self.join(network, self.ticket(network))
+            past = network.world.wall_clock() - 31_000
+            bad: Sequence[tuple[str, bytes, str]] = [
+                ("ticket missing", b"", PATTERN),
+                ("ticket forged", self.ticket(network, b""), PATTERN),
+                ("ticket expired", self.ticket(network, expires=past), PATTERN),
+                ("ticket of another mesh", self.ticket(network, stack="other"), PATTERN),
+                ("pattern", self.ticket(network, patterns=("radar.x",)), PATTERN),
+            ]
+            leaves = [self.join(network, ticket, pattern) for _, ticket, pattern in bad]
+            network.world.run(1.0)
+            network.publish(10)
+            network.world.run(2.0)
+            refusals = network.state_of("n0")["refusals"]
+            for (reason, _, _), (leaf, stranger) in zip(bad, leaves, strict=True):
+                self.assertGreater(refusals[reason], 0, reason)
+                self.assertEqual((stranger.joins, stranger.events), (0, []), reason)
+                self.assertEqual(leaf.parents, [])
+                leaf.leave()
+            self.assertEqual(good.parents, ["n0"])
+            self.assertEqual(len(owner.events), 10)
+            # The node itself is a child as before.
+            self.assertEqual(len(network.state_of("n1")["parents"]), 1)
+            good.leave()
+
+    def test_events_above_the_clearance_of_a_ticket_do_not_reach_the_client(self) -> None:
+        with self.keyed_mesh() as network:
+            leaf, owner = self.join(network, self.ticket(network, clearance=0))
+            network.world.run(2.0)
+            network.publish(2, level=SecurityLevel.LOW)
+            network.publish(3, level=SecurityLevel.MED)
+            network.publish(2, level=SecurityLevel.LOW)
+            network.world.run(5.0)
+            self.assertEqual([each.level for each in owner.events], [0] * 4)
+            self.assertGreater(owner.missing, 0)
+            leaf.leave()
+
+    def test_a_client_joins_a_mesh_whose_key_it_does_not_know(self) -> None:
+        with self.keyed_mesh() as network:
+            reader = network.subscribe("all", "n1", mesh_parents=1)
+            network.world.run_until(lambda: is_held(reader))
+            network.publish(10)
+            network.settle()
+            self.assertEqual(network.state_of("n0")["refusals"], {})
