@@ -112,6 +112,11 @@ class FakeClient:
             self._node.bad_query,
         )
 
+    async def subscribe_in_mesh(self, query: str, streams: str, **rest: Any) -> FakeSubscription:
+        subscription = await self.subscribe(query, streams, **rest)
+        subscription.mesh = FakeMesh(events=len(self._node.stored))
+        return subscription
+
     def replay(self, **rest: Any) -> FakeSubscription:
         self._node.subscriptions.append({"query": "true()", "streams": ">", **rest})
         return FakeSubscription(self._node, rest["on_gap"], ends=self._node.ends)
@@ -134,6 +139,11 @@ class FakeClient:
         return _settled(True, None)
 
 
+@attrs.frozen
+class FakeMesh:
+    events: int
+
+
 class FakeSubscription:
     """Delivers the stored items, then blocks."""
 
@@ -154,6 +164,7 @@ class FakeSubscription:
         self._ends = ends
         self.position = self.cut = Position()
         self.warnings = node.warnings
+        self.mesh: FakeMesh | None = None
 
     def processed(self, event: ReceivedEvent) -> None:
         self.position = Position().advanced([event.place])

@@ -99,6 +99,17 @@ def test_merge_options_are_passed_to_the_client() -> None:
     ]
 
 
+def test_a_mesh_with_its_parents_is_passed_to_the_client() -> None:
+    node = FakeNode(stored=[received(1)])
+    result = run(node, "sub", "--count", "1", "--mesh", "--parents", "3")
+    assert result.stderr == "1 events, 1 came first through the mesh\n"
+    run(node, "sub", "--count", "1", "--mesh")
+    run(node, "sub", "--count", "1")
+    assert [each.get("parents") for each in node.subscriptions] == [3, 2, None]
+    assert "--parents needs --mesh" in run(node, "sub", "--parents", "3").stderr
+    assert run(node, "sub", "--mesh", "--parents", "9").exit_code == 2
+
+
 def test_without_a_start_the_library_decides() -> None:
     node = FakeNode(stored=[received(1)])
     run(node, "sub", "--count", "1")

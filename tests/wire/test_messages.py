@@ -83,6 +83,8 @@ EXAMPLES: list[Message] = [
     MessagesMoved(2, "ops", (("c", 7, 300, 2**40, "a"), ("b", 1, 1, -5, "b"))),
     MessagesCovered(2, "ops", "c", (("a", 7, 1, 312, ((3, 5), (9, 9))), ("b", 1, 1, 1, ()))),
     messages.Credit(1 << 40),
+    messages.Hold(1, ("a.>", "b.*")),
+    messages.HeldBack(1, (("n/a.>", 1, 17),)),
     messages.Ask(1, "explain", {"query": "//a"}, b"<event/>"),
     Answer(1, messages.NO_ERROR, {"deep": [1, {"er": None}]}),
 ]
