@@ -5,14 +5,16 @@ from __future__ import annotations
 import unittest
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from operator import methodcaller
 from unittest.mock import patch
 
 from broker.client.mesh_splice import MeshSplice, SpliceState
 from broker.config.stacks import DEFAULT_STACK
+from broker.streams.operation import IOperatedTransport
 from broker.testing.datagram_network import DatagramFaults
 from broker.testing.simulated_reader import Reader
 from broker.testing.transport_case import TransportCase
-from broker.testing.transport_network import TransportNetwork, at_altitude
+from broker.testing.transport_network import INSTANCE, TransportNetwork, at_altitude
 from plugins.dcp.options import DcpOptions
 from plugins.dcp.plugin import dcp_transport
 from plugins.dcp.stack import DcpLinkOptions, dcp_links
@@ -79,6 +81,19 @@ class TestClients(TransportCase, unittest.TestCase):
             moved = network.subscribe("all", "n0", durable="d", mesh_parents=2)
             network.publish(10)
             network.world.run_until(lambda: is_held(moved))
+
+    def test_a_client_moves_from_a_parent_that_leaves_without_a_pause(self) -> None:
+        with self.mesh() as (network, readers):
+            network.publish(10)
+            leave = methodcaller("operate", "leave")
+            transports = network.world["n1"].transports
+            assert transports is not None
+            (mesh,) = [each for each in transports if each.instance == INSTANCE]
+            mesh.ask(IOperatedTransport, leave)
+            network.publish(20)
+            network.world.run_until(lambda: parents_of(readers[0]) == ["n0", "n2"], 30.0)
+            network.publish(5)
+            self.assertEqual([splice_of(reader).restarts for reader in readers], [0, 0])
 
     def test_a_client_without_its_mesh_gets_all_from_its_session(self) -> None:
         with self.mesh() as (network, readers):
