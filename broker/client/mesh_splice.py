@@ -6,7 +6,8 @@ session.
 
 | state | event | next | effect |
 |---|---|---|---|
-| session | the mesh has all flows up to the complete position | held | `Hold` to the node |
+| session | the mesh has all flows up to the complete position | holding | `Hold` to the node |
+| holding | `HeldBack` | held | |
 | held | a range is missing, the mesh is lost, or has no room | restarting | `Unsubscribe` |
 | held | what the node has held back is missing for `PATIENCE` | restarting | `Unsubscribe` |
 | restarting | `Ended` | session | `Subscribe` at the complete position |
@@ -39,8 +40,12 @@ _BEFORE_FIRST: Mark = (0, 0)
 
 class SpliceState(enum.Enum):
     SESSION = "session"
+    HOLDING = "holding"
     HELD = "held"
     RESTARTING = "restarting"
+
+
+_ALONE: Final = frozenset({SpliceState.HELD, SpliceState.RESTARTING})
 
 
 class SpliceStep(enum.Enum):
@@ -139,9 +144,13 @@ class MeshSplice:
 
     def ignores(self, flow: str) -> bool:
         """Return whether messages of the session about a flow have no meaning now."""
-        return self.state is not SpliceState.SESSION and pattern_of(flow) in self.patterns
+        return self.state in _ALONE and pattern_of(flow) in self.patterns
 
     def note_held_back(self, newest: Mapping[str, Mark]) -> None:
+        """Note marks that the node has held back. The first message confirms `Hold`: until then the
+        session has brought all."""
+        if self.state is SpliceState.HOLDING:
+            self.state = SpliceState.HELD
         if self.state is SpliceState.HELD:
             self._held_back.update(newest)
 
@@ -171,7 +180,7 @@ class MeshSplice:
         if self._is_broken or now < self._hold_at:
             self._is_broken = False
             return None
-        self.state = SpliceState.HELD
+        self.state = SpliceState.HOLDING
         self.holds += 1
         return SpliceStep.HOLD
 

@@ -51,6 +51,8 @@ class DeliverySender:
             newest = events[done - 1]
             for feed in feeds:
                 feed.outcomes.delivered += count
+                if feed.held_patterns:
+                    feed.note_held_back(events[done - count : done])
                 if feed.is_active:
                     # Before that, the client does not take the place as a position; a later
                     # Progress moves it.

@@ -16,6 +16,7 @@ from broker.event.stream import StreamPattern
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.event_log import EventLog
 from broker.log.history import BranchLoss
+from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import Query
 from broker.streams.queue_policy import BLOCK, DROP_OLDEST, IQueuePolicy, default_policy
 from broker.wire.codec import WirePosition
@@ -172,6 +173,12 @@ class Feed:
         """Return whether the client was on the lost branch, behind all its lost events."""
         at = self.fed_from.get(origin, (0, 0))
         return loss.branch < at <= (loss.after[0], 0) and at >= loss.upto
+
+    def note_held_back(self, events: Sequence[LoggedEvent]) -> None:
+        """Note events that the client ignores, or does not get, since a mesh brings them."""
+        for event in events:
+            if pattern_of(event.origin) in self.held_patterns:
+                self.held_back[event.origin] = event.mark
 
     def go_live(self, next_serial: int) -> None:
         """Switch to live: commits bring everything from `next_serial` on."""

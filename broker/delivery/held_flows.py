@@ -16,7 +16,8 @@ class HeldFlows:
     """Held flows of the live subscriptions of one session.
 
     The client gets the newest marks of its held flows, so that it notices events that the mesh does
-    not bring. Catch-up and recoveries deliver held flows; the client ignores these events.
+    not bring. Catch-up and recoveries deliver held flows; the client ignores these events, whose
+    marks are stated too.
     """
 
     def __init__(self, feeds: Mapping[int, Feed], clearance: int) -> None:
@@ -56,7 +57,7 @@ class HeldFlows:
             if pattern not in feed.held_patterns:
                 left.append(feed)
             elif event.level <= self._clearance:
-                feed.held_back[event.origin] = event.mark
+                feed.note_held_back([event])
         return left
 
     def take_messages(self) -> Iterator[HeldBack]:

@@ -41,6 +41,7 @@ from broker.wire.messages import (
     Credit,
     Ended,
     Goodbye,
+    HeldBack,
     Hold,
     NotPublished,
     Published,
@@ -240,6 +241,8 @@ class Session:
             self.delivery.send_waiting()
         elif isinstance(message, Hold):
             self.delivery.hold_flows(message.number, message.patterns)
+            # All that was sent before it counts.
+            self.send_message(HeldBack(message.number, ()))
         elif isinstance(message, Ask):
             self._handle_ask(message)
         elif isinstance(message, Goodbye):

@@ -54,6 +54,7 @@ def held_splice(position: dict[str, Mark]) -> MeshSplice:
     splice = MeshSplice([PATTERN], 1_000)
     splice.mesh_joined({})
     assert splice.take_step(position, 0.0, can_hold=True) is SpliceStep.HOLD
+    splice.note_held_back({})
     return splice
 
 
@@ -81,6 +82,9 @@ def test_the_session_is_held_when_the_mesh_is_even_with_the_position() -> None:
     position = {FLOWS[0]: (1, 6)}
     assert splice.take_step(position, 0.0, can_hold=False) is None
     assert splice.take_step(position, 0.0, can_hold=True) is SpliceStep.HOLD
+    # Until the node confirms it, the session brings all.
+    assert not splice.ignores(FLOWS[1])
+    splice.note_held_back({})
     assert splice.ignores(FLOWS[1]) and not splice.ignores(OTHER)
 
 
@@ -126,6 +130,7 @@ def test_restarts_in_a_row_wait_longer_before_the_next_hold() -> None:
         assert due is not None
         now = due
         assert splice.take_step({}, now, can_hold=True) is SpliceStep.HOLD
+        splice.note_held_back({})
         waits.append(now - began)
     assert waits == [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
 
@@ -173,6 +178,7 @@ class Node:
         elif isinstance(message, Hold):
             assert message.patterns == (PATTERN,)
             self.held = True
+            self.send(HeldBack(message.number, ()))
 
     def deliver(self) -> None:
         """Deliver some of the events that the client has not got, if it subscribes."""
