@@ -156,12 +156,48 @@ def stack_metrics(stacks: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
         "Whether an error has stopped a stack: `status` has the reason.",
         labels=["stack"],
     )
+    parents = _ParentMetrics()
     for stack in stacks:
+        parents.add(stack["name"], stack.get("parents", ()))
         for direction in ("published", "received"):
             if direction in stack:
                 events.add_metric([stack["name"], direction], stack[direction])
         stopped.add_metric([stack["name"]], int(bool(stack["error"])))
-    yield from (events, stopped)
+    yield from (events, stopped, *parents.families())
+
+
+class _ParentMetrics:
+    """Contributions of the parents of a node, for stacks with redundancy."""
+
+    def __init__(self) -> None:
+        labels = ["stack", "parent"]
+        self._events = CounterMetricFamily(
+            "xmlbroker_stack_parent_events",
+            "Events by how a parent brought them; ranges that it lost or skipped.",
+            labels=[*labels, "outcome"],
+        )
+        self._losses = CounterMetricFamily(
+            "xmlbroker_stack_saved_losses",
+            "Events that this parent alone brought at first.",
+            labels=labels,
+        )
+        self._seconds = CounterMetricFamily(
+            "xmlbroker_stack_saved_seconds",
+            "Time by which other copies came later than those of this parent.",
+            labels=labels,
+        )
+
+    def add(self, stack: str, parents: Iterable[Mapping[str, Any]]) -> None:
+        for parent in parents:
+            name = [stack, parent["name"]]
+            for outcome in ("first", "duplicate", "repaired", "lost", "skipped"):
+                self._events.add_metric([*name, outcome], parent.get(outcome, 0))
+            self._losses.add_metric(name, parent.get("saved_losses", 0))
+            self._seconds.add_metric(name, parent.get("saved_ms", 0) / 1000)
+
+    def families(self) -> Iterator[Metric]:
+        """Yield nothing if no stack has parents."""
+        yield from (each for each in (self._events, self._losses, self._seconds) if each.samples)
 
 
 def durable_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:

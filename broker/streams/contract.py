@@ -307,7 +307,8 @@ class IStreamTransport(Interface):
         """
 
     def snapshot() -> Mapping[str, object]:
-        """Return its state for `status`: plain values by name, and a table `peers`."""
+        """Return its state for `status`: plain values by name, and a table `peers`. A table
+        `parents` is in metrics, too (docs/writing-a-stack.md)."""
 
 
 class IAnnotatingTransport(IStreamTransport):

@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 
 from plugins.dcp.epoch_steps import EpochSteps
+from plugins.dcp.parent_path import ParentPath
 
 _MOST_UNAVAILABLE: Final = 64
 _MOST_SKIPPABLE: Final = 256
@@ -52,6 +53,14 @@ class ParentChain:
     def acknowledge(self, an: int) -> None:
         """Note that the parent knows a place of this node."""
         self._acknowledged = max(self._acknowledged, an)
+
+    def count_jump(self, an: int, path: ParentPath) -> None:
+        """Count that its next range begins behind its end: ranges were lost, or the parent has
+        skipped what it knew to have come (D51)."""
+        if an <= self._acknowledged:
+            path.skipped += 1
+        else:
+            path.lost += 1
 
     def observes(self, an: int, required: EpochSteps) -> bool:
         """Return whether the parent has sent an event by now, unless it was lost."""

@@ -52,6 +52,12 @@ class ParentPath:
         """Events that came first as a retransmission of this parent."""
         self.lost = 0
         """Ranges of its chain that did not come, at first."""
+        self.skipped = 0
+        """Ranges that it need not have sent: it knew that they had come."""
+        self.saved_losses = 0
+        """Events that only this parent brought unasked."""
+        self.saved_seconds = 0.0
+        """By how much the next copies came later than its own, in sum."""
         self.bytes = 0
         self.unanswered = 0
         """Keep-alives without an answer since the last one."""
@@ -74,6 +80,9 @@ class ParentPath:
             "duplicate": self.duplicate,
             "repaired": self.repaired,
             "lost": self.lost,
+            "skipped": self.skipped,
+            "saved_losses": self.saved_losses,
+            "saved_ms": round(self.saved_seconds * 1e3, 3),
             "bytes": self.bytes,
             "skew_ms": round(self.skew.mean * 1e3, 3),
             "round_trip_ms": round(self.round_trip.smoothed * 1e3, 3),

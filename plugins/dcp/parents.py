@@ -87,7 +87,7 @@ class Parents:
         most = most_samples(settings.loss_target) if settings.loss_target else MOST_SAMPLES
         self.losses = JointLoss(most)
         """Losses of events at the parents, by their connections."""
-        self._observer = LossObserver(self._recent, self.losses)
+        self._observer = LossObserver(self._recent, self.losses, self.paths)
         self._incomplete: dict[SequenceState, None] = {}
         """Sequences in which a range is missing."""
         self._waiting: list[tuple[int, Callable[[], object]]] = []

@@ -159,7 +159,7 @@ class SequenceReceiver(Generic[RangeT]):
         chain = self._chain_of(parent)
         if self.current is None or an > self.current + MOST_JUMP or an <= chain.end:
             return []
-        self._parents[parent].lost += 1
+        chain.count_jump(an, self._parents[parent])
         chain.advance(an, now)
         return self._advance(now)
 
@@ -257,7 +257,7 @@ class SequenceReceiver(Generic[RangeT]):
             if not chain.has_begun:
                 chain.begin(range_.previous)
             elif range_.previous > chain.end and not is_repeated:
-                path.lost += 1
+                chain.count_jump(range_.previous, path)
             chain.advance(range_.upto, now)
         elif not is_repeated and range_.upto < chain.end:
             path.reordering.add_sample(now - chain.advanced_at)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import combinations
 from math import ceil, log
 from typing import Final
 
+from plugins.dcp.mesh.joint_loss import sets_of
 from plugins.dcp.mesh.standing import Standing
-from plugins.dcp.parents import Parent
+from plugins.dcp.parents import Parent, Parents
 
 #: Seconds between two beacons of a root.
 BEACON_SECONDS: Final = 1.0
@@ -17,6 +18,10 @@ _CHANCE: Final = 1e-9
 #: Loss of a path that measures less.
 _LEAST_LOSS: Final = 0.01
 _MOST_LOSS: Final = 0.9
+#: The joint loss of parents is an alarm if its lower bound exceeds so many times the product of
+#: their single losses.
+_JOINT_FACTOR: Final = 10
+_CONFIDENCE: Final = 0.9999
 #: Time for which a circle is an alarm after it was opened.
 _CYCLE_SECONDS: Final = 60.0
 
@@ -58,3 +63,21 @@ def find_alarms(
         ):
             names = f"{one.candidate.name} and {other.candidate.name}"
             yield f"the parents {names} share the {kind} {which}"
+
+
+def joint_alarms(parents: Parents) -> Iterator[str]:
+    """Yield a sentence for each set of parents that lose more events together than by chance; none
+    for a larger set around it."""
+    names = {each.connection: each.candidate.name for each in parents}
+    found: list[frozenset[Hashable]] = []
+    for each in sets_of(list(names)):
+        if any(known <= frozenset(each) for known in found):
+            continue
+        count, product = parents.losses.count(each), parents.losses.independent_share(each)
+        if count.is_above(_JOINT_FACTOR * product, _CONFIDENCE):
+            found.append(frozenset(each))
+            listed = " and ".join(name for one, name in names.items() if one in each)
+            yield (
+                f"the parents {listed} lose events together: {100 * count.share:.2g}%, and "
+                f"{100 * product:.2g}% if nothing failed for both"
+            )

@@ -1,13 +1,15 @@
-"""Counts which parents have lost an event, some seconds after its first copy (DCP D99)."""
+"""Counts which parents have lost an event, some seconds after its first copy, and which have saved
+it (DCP D99; N15)."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from plugins.dcp.mesh.joint_loss import JointLoss
 from plugins.dcp.parent_chain import ParentChain
+from plugins.dcp.parent_path import ParentPath
 from plugins.dcp.receiver import SequenceReceiver
 from plugins.dcp.recent_events import FirstCopy, RecentEvents
 
@@ -23,11 +25,21 @@ class LossObserver:
 
     A parent has lost an event if it has sent later ones without it, or with it only when asked. A
     parent that knew this node's place skips events: then nothing is known of it.
+
+    A parent has saved an event whose first copy came from it unasked: a loss, if all other parents
+    have lost the event; else the time until another one brought it unasked.
     """
 
-    def __init__(self, recent: RecentEvents, losses: JointLoss) -> None:
+    def __init__(
+        self,
+        recent: RecentEvents,
+        losses: JointLoss,
+        paths: Mapping[Hashable, ParentPath] | None = None,
+    ) -> None:
+        """`paths` has those of the parents, in which savings are counted."""
         self._recent = recent
         self._losses = losses
+        self._paths = {} if paths is None else paths
 
     def observe(self, parents: Iterable[Hashable], now: float) -> None:
         """Count the events whose first copies came long enough ago, at these parents."""
@@ -43,10 +55,22 @@ class LossObserver:
             required = sequence.required
             observed = tuple([each for each, chain in found if chain.observes(an, required)])
             outcomes[observed, _find_bringers(copy)] += 1
+            self._count_saving(copy, observed)
         for (observed, brought), events in outcomes.items():
             if observed:
                 lost = [each for each in observed if each not in brought]
                 self._losses.add(observed, lost, events)
+
+    def _count_saving(self, copy: FirstCopy, observed: Collection[Hashable]) -> None:
+        path = self._paths.get(copy.parent)
+        if path is None or copy.is_repeated:
+            return
+        for later in copy.later or ():
+            if not later.is_repeated and later.parent != copy.parent:
+                path.saved_seconds += later.received_at - copy.received_at
+                return
+        others = [each for each in self._paths if each != copy.parent]
+        path.saved_losses += bool(others) and all(each in observed for each in others)
 
 
 def _find_chains(sequence: SequenceReceiver[Any], parents: list[Hashable]) -> _Chains:

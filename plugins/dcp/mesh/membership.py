@@ -30,7 +30,7 @@ from plugins.dcp.control import (
 from plugins.dcp.endpoint import Endpoint
 from plugins.dcp.leaf_peer import LeafPeer
 from plugins.dcp.mesh.admission import Admission
-from plugins.dcp.mesh.alarms import BEACON_SECONDS, describe_cycle, find_alarms
+from plugins.dcp.mesh.alarms import BEACON_SECONDS, describe_cycle, find_alarms, joint_alarms
 from plugins.dcp.mesh.beacons import Beacons
 from plugins.dcp.mesh.parent_count import ParentCount
 from plugins.dcp.mesh.peers import IPeers
@@ -126,7 +126,7 @@ class Membership:
         alarms = find_alarms(self._parents, self.standing, own, target, now)
         cycle = describe_cycle(self._cycle, now)
         others = cycle, self._selector.find_alarm(now), self.parent_count.find_alarm()
-        return [*alarms, *filter(None, others)]
+        return [*alarms, *joint_alarms(self._parents), *filter(None, others)]
 
     @property
     def is_ready(self) -> bool:

@@ -11,7 +11,7 @@ from broker.streams.contract import FlowBatch
 from broker.testing.datagram_network import DatagramFaults
 from plugins.dcp.connection import Connection
 from plugins.dcp.mesh.selection import Candidate
-from plugins.dcp.packet import ACK, KEEPALIVE
+from plugins.dcp.packet import ACK, KEEPALIVE, RETX, STREAM
 from plugins.dcp.settings import DcpSettings
 from tests.simulation.dcp.mesh import ALL, Mesh, MeshNode
 
@@ -127,6 +127,48 @@ def test_roots_that_disagree_are_named_with_the_event() -> None:
         mesh.run(3.0)
     reported = [text for node in mesh.live for _, text in node.reported]
     assert any(text.startswith("roots disagree about o/asdi.> 1:5") for text in reported)
+
+
+def publish_slowly(mesh: Mesh, ans: range) -> None:
+    for an in ans:
+        mesh.publish("o/asdi.>", 1, [an])
+        mesh.run(0.02)
+    mesh.run(8.0)
+
+
+def test_losses_of_one_parent_are_saved_by_the_other_one() -> None:
+    mesh = make_mesh(0.05)
+    mesh.run(30.0)
+    leaf = mesh.nodes["c1"]
+    leaf.reported.clear()
+    publish_slowly(mesh, range(1, 301))
+    assert leaf.reported == []
+    joint = leaf.router.parents.losses
+    connections = [each.connection for each in leaf.router.parents]
+    singles = [joint.count([each], connections) for each in connections]
+    both = joint.count(connections).lost
+    assert both <= 5
+    # The other one has brought each event that only one has lost.
+    for connection, (samples, lost) in zip(connections, reversed(singles), strict=True):
+        assert samples > 250 and 4 <= lost <= 30
+        assert connection.path.saved_losses == lost - both
+
+
+def test_losses_that_both_parents_share_are_an_alarm() -> None:
+    mesh = make_mesh(0.0)
+    leaf = mesh.nodes["c1"]
+
+    def passes(datagram: bytes, source: object, target: object) -> bool:
+        """Drop the same events on both links, as a failing uplink does."""
+        is_event = not int.from_bytes(datagram[:2], "big") & (ACK | KEEPALIVE | STREAM | RETX)
+        an = int.from_bytes(datagram[4:12], "big")
+        return not (is_event and target == "c1" and an % 50 == 0)
+
+    mesh.datagrams.filter = passes
+    publish_slowly(mesh, range(1, 701))
+    wait_for(mesh, "the parents b1 and b2 lose events together: 2%, and 0.04%", 5.0)
+    (name, other) = [each.connection.path for each in leaf.router.parents]
+    assert name.saved_losses == other.saved_losses == 0
 
 
 @pytest.mark.soak
