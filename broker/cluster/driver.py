@@ -161,6 +161,10 @@ class ClusterDriver:
         policy = self.local_interest.queue_policy(flow)
         return policy != BLOCK and not self.has_lagging_subscription(flow)
 
+    def needs_all(self, flow: str) -> bool:
+        """Return whether there is interest in a flow of which nothing may be dropped."""
+        return self.local_interest.has_interest(flow) and not self.may_drop(flow)
+
     def wanted_after(self, origin: str) -> Mark | None:
         """Return the mark after which a dead origin is of interest; None: it is not."""
         known = None if self.traffic is None else self.traffic.receiver.position_of(origin)

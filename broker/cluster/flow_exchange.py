@@ -30,6 +30,7 @@ from broker.event.stream import StreamPattern
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.streams.contract import CarriedEvent
+from broker.streams.dropped_count import DroppedCount
 
 #: Gets a flow, a range (after, upto] of it, its events in order, and the targets of each. Of the
 #: default flow it gets the events with a target, of others all events.
@@ -162,9 +163,13 @@ class FlowExchange:
         origin_node: Address,
         *,
         is_unfiltered: bool = False,
+        dropped: Sequence[DroppedCount] = (),
     ) -> None:
         """Take all events of a flow in (after, upto] that match this node's interest; if
         `is_unfiltered`, all events. `origin_node` serves pages of the flow.
+
+        With `dropped` queue policies dropped them all. If interest needs them by now, they come
+        from the log.
 
         Raises `BadName` for an invalid or default flow, `ProtocolError` for invalid marks.
         """
@@ -176,7 +181,11 @@ class FlowExchange:
         traffic, state = self._driver.traffic, self._driver.state
         if traffic is None or state is None:
             return
+        if dropped and self._driver.needs_all(flow):
+            return
         span = Range(state.address, after, upto, is_unfiltered=is_unfiltered)
+        if dropped:
+            span = span._replace(unavailable_upto=upto, dropped=tuple(dropped))
         frame = make_local_frame(flow, origin_node, span, events)
         received = ReceivedRange(
             *(span, frame, 0), is_carried=True, is_in_order=self._driver.ordered.orders(flow)

@@ -128,6 +128,9 @@ class LocalInterest:
         entry.policy = policy
         return True
 
+    def has_interest(self, flow: str) -> bool:
+        return any(may_carry(flow, each.pattern) for each in self._entries.values())
+
     def queue_policy(self, flow: str) -> IQueuePolicy:
         """Return the policy of all interest in streams of a flow, or `block`."""
         entries = self._entries.values()

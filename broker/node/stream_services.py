@@ -214,6 +214,7 @@ class StreamServices:
                 *(batch.flow, batch.after, batch.upto, batch.events),
                 Address.parse(batch.origin_node),
                 is_unfiltered=True,
+                dropped=batch.dropped,
             )
         except (BadName, ProtocolError):
             return False

@@ -21,6 +21,7 @@ from broker.event.envelope import SecurityLevel
 from broker.event.place import Mark
 from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
+from broker.streams.dropped_count import DroppedCount
 from broker.transport.clock import IClock
 from broker.transport.layer import ClockOffset
 from broker.transport.message import Outcome
@@ -68,16 +69,16 @@ class CarriedEvent(NamedTuple):
 class FlowBatch:
     """A range of a flow: (after, upto] with the events in it, in the order of the origin's log.
 
-    A flow is the events of one origin under one carrying pattern (`broker.event.flow`). A batch for
-    a link may leave out events that nobody behind the link wants.
-    """
+    A flow is the events of one origin under one carrying pattern (`broker.event.flow`), whose log
+    `origin_node` serves. A batch for a link may leave out events that nobody behind it wants."""
 
     flow: str
     origin_node: str
-    """Address of the node that serves the origin's log."""
     after: Mark
     upto: Mark
     events: Sequence[CarriedEvent]
+    dropped: Sequence[DroppedCount] = ()
+    """Of a batch without events: those that queue policies dropped on the way."""
 
 
 @attrs.frozen(slots=True)

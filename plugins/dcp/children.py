@@ -8,14 +8,16 @@ from typing import Final, Protocol
 
 import attrs
 
-from broker.errors import BadQuery, Overloaded, ProtocolError
+from broker.errors import BadQuery, BadQueuePolicy, Overloaded, ProtocolError
 from broker.event.place import Mark
 from broker.streams.contract import CarriedInterest
 from broker.streams.link_key import Unmatched
+from broker.streams.queue_policy import parse_queue_policy
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import InForce, Query, Refused, SequenceStart, to_interest
 from plugins.dcp.event_range import EventRange
 from plugins.dcp.leaf_peer import LeafPeer
+from plugins.dcp.omission import WITHHELD, is_omission
 from plugins.dcp.sequences import Sequences, SequenceState
 
 #: Of a child whose link no security level limits.
@@ -118,6 +120,18 @@ class Children:
                 self._set_link_interest(child.link, key, None, _ignore)
             self._on_change()
 
+    @property
+    def queues(self) -> set[str]:
+        """Queue policies of all children."""
+        return {child.connection.buffer.policy.text for child in self._children.values()}
+
+    def set_queue_policy(self, connection: Connection, text: str) -> None:
+        """Set the policy for events that a child is too slow for. Raises `ProtocolError`."""
+        try:
+            connection.buffer.policy = parse_queue_policy(text)
+        except BadQueuePolicy as error:
+            raise ProtocolError(f"the interest of a child: {error.text}") from None
+
     def set_interest(self, connection: Connection, epoch: int, queries: Sequence[Query]) -> None:
         """Let a child have events of these queries from now on.
 
@@ -205,17 +219,18 @@ class Children:
     ) -> None:
         """Send a range to each child, with the events whose links have the child's.
 
-        The places of those above its clearance are stated as unavailable: it requests them from the
+        Of those above its clearance only the places are stated: the child requests them from the
         log, over links that may have the clearance (X12). So are those that this node could not
-        match, to a client: it can not match them either.
+        match, to a client: it can not match them either. Omissions of the parents go to all.
         """
-        events = range_.events
-        highest = max([event.level for event in events], default=0)
+        events, entries = range_.events, range_.entries
+        omitted = {n for n, event in enumerate(events) if is_omission(event)}
+        highest = max([e.level for e in events if not is_omission(e)], default=0)
         unmatched = {n for n, those in enumerate(links) if isinstance(those, Unmatched)}
-        parts: dict[tuple[tuple[int, ...], tuple[int, ...]], Sequence[EventRange]] = {}
+        parts: dict[tuple[tuple[int, ...], tuple[int, ...]], EventRange] = {}
         """By the numbers of their events, and of withheld ones among them: children with equal
-        queries share them."""
-        parts[tuple(range(len(events))), ()] = (range_,)
+        queries share one."""
+        parts[tuple(range(len(events))), ()] = range_
         for child in self._children.values():
             if not child.is_fed:
                 continue
@@ -226,46 +241,21 @@ class Children:
             if sequence is None:
                 continue
             link = child.link
-            wanted = tuple([n for n, those in enumerate(links) if link in those])
+            wanted = tuple([n for n, those in enumerate(links) if link in those or n in omitted])
             withheld: tuple[int, ...] = ()
             if child.clearance < highest or (unmatched and child.is_client):
                 excluded = unmatched if child.is_client else ()
-                withheld = tuple(
-                    [n for n in wanted if n in excluded or events[n].level > child.clearance]
-                )
-            pieces = parts.get((wanted, withheld))
-            if pieces is None:
-                pieces = parts[wanted, withheld] = _select(range_, wanted, withheld)
-            for piece in pieces:
-                buffer.append(sequence, piece)
-            if withheld:
-                child.withheld += len(withheld)
-                buffer.pass_missing(sequence, range_.upto)
-
-
-def _select(
-    range_: EventRange, wanted: Sequence[int], withheld: Sequence[int]
-) -> Sequence[EventRange]:
-    """Return the parts of a range between the withheld ones of the wanted events, with the
-    others."""
-    events, entries = range_.events, range_.entries
-    parts: list[EventRange] = []
-    previous, cleared = range_.previous, list[int]()
-
-    def add_part(upto: int) -> None:
-        if upto > previous:
-            chosen = [events[n] for n in cleared], [entries[n] for n in cleared]
-            parts.append(EventRange(previous, upto, *chosen))
-
-    for n in wanted:
-        if n not in withheld:
-            cleared.append(n)
-            continue
-        an = events[n].mark[1]
-        add_part(an - 1)
-        previous, cleared = an, []
-    add_part(range_.upto)
-    return parts
+                above = [n for n in wanted if n in excluded or events[n].level > child.clearance]
+                withheld = tuple([n for n in above if n not in omitted])
+            part = parts.get((wanted, withheld))
+            if part is None:
+                chosen = [events[n] for n in wanted], [entries[n] for n in wanted]
+                part = EventRange(range_.previous, range_.upto, *chosen)
+                if withheld:
+                    part = part.omit({events[n].mark[1]: WITHHELD for n in withheld})
+                parts[wanted, withheld] = part
+            child.withheld += len(withheld)
+            buffer.append(sequence, part)
 
 
 def _ignore(marks: Mapping[str, Mark]) -> None:

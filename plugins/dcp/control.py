@@ -14,6 +14,7 @@ from msgspec import Meta
 from broker.errors import BadName, ProtocolError
 from broker.event.stream import StreamPattern
 from broker.streams.contract import CarriedInterest
+from broker.streams.queue_policy import MAX_POLICY_TEXT
 from broker.streams.ticket import MOST_TICKET_BYTES
 from broker.wire.codec import Rank
 from plugins.dcp.event_range import Description
@@ -87,6 +88,8 @@ class Interest(msgspec.Struct, tag="interest", array_like=True, frozen=True):
 
     epoch: Epoch
     queries: Queries
+    queue: Annotated[str, Meta(max_length=MAX_POLICY_TEXT)] = "block"
+    """Policy for events that the child is too slow for: that of all its interest, or `block`."""
 
 
 class SequenceStart(msgspec.Struct, array_like=True, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, Self
 
 import attrs
@@ -12,6 +12,8 @@ import msgspec
 from broker.errors import ProtocolError
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent
+from broker.streams.dropped_count import DroppedCount
+from plugins.dcp.omission import drop_level, is_known_level, is_omission
 
 #: AN, level, bytes of the record, bytes of the document.
 ENTRY: Final = struct.Struct(">QBII")
@@ -64,6 +66,9 @@ class IRange(Protocol):
     def split(self, room: int) -> tuple[Self, Self | None]:
         """Return a first part of at most `room` bytes, if it can be divided so far; and the
         rest."""
+
+    def without_events(self) -> Self:
+        """Return the range with a statement that a queue policy dropped its events."""
 
     def single_events(self) -> Sequence[Self]:
         """Return a range for each event, without a statement about the ANs between them."""
@@ -162,6 +167,43 @@ class EventRange:
             for event, entry in zip(self.events, self.entries, strict=True)
         ]
 
+    def omit(self, levels: Mapping[int, int]) -> EventRange:
+        """Return the range with omissions of these levels in the places of events, by AN."""
+        events, entries = list(self.events), list(self.entries)
+        for n, event in enumerate(events):
+            level = levels.get(event.mark[1])
+            if level is not None:
+                events[n] = CarriedEvent(event.mark, b"", b"", level)
+                entries[n] = encode_entry(events[n])
+        return EventRange(self.previous, self.upto, events, entries)
+
+    def without_events(self) -> EventRange:
+        kept = [event for event in self.events if not is_omission(event)]
+        return self.omit({event.mark[1]: drop_level(event.level) for event in kept})
+
+    def split_omissions(self) -> list[EventRange]:
+        """Return the parts between omissions, and each omission as a range of its own."""
+        if not any(map(is_omission, self.events)):
+            return [self]
+        parts: list[EventRange] = []
+        rest = self
+        for event in self.events:
+            if is_omission(event):
+                an = event.mark[1]
+                if rest.previous < an - 1:
+                    parts.append(rest.until(an - 1))
+                parts.append(EventRange(an - 1, an, (event,), (encode_entry(event),)))
+                rest = rest.after(an)
+        if rest.previous < rest.upto:
+            parts.append(rest)
+        return parts
+
+    @property
+    def omission(self) -> CarriedEvent | None:
+        """The omission that is all of the range."""
+        is_alone = len(self.events) == 1 and is_omission(self.events[0])
+        return self.events[0] if is_alone and self.upto - self.previous == 1 else None
+
     def digests(self) -> list[tuple[int, int]]:
         return [(event.mark[1], hash(event.document)) for event in self.events]
 
@@ -207,6 +249,9 @@ class StreamRange(NamedTuple):
         middle = self.previous + room
         return self.until(middle), self.after(middle)
 
+    def without_events(self) -> StreamRange:
+        raise ValueError("no policy drops bytes of a stream")
+
     def single_events(self) -> list[StreamRange]:
         """Return nothing: bytes of a stream have no meaning alone."""
         return []
@@ -249,7 +294,7 @@ def decode_range(previous: int, upto: int, epoch: int, body: bytes) -> EventRang
         if not last < an <= upto or end > size:
             raise ProtocolError(f"an event with the AN {an} in the range ({previous}, {upto}]")
         last = an
-        if level > _MOST_LEVEL:
+        if level > _MOST_LEVEL and (end > begin or not is_known_level(level)):
             raise ProtocolError(f"an event of the level {level}")
         events.append(CarriedEvent((epoch, an), body[begin:middle], body[middle:end], level))
         entries.append(body[start:end] if start or end < size else body)
@@ -273,3 +318,14 @@ def merge_ranges(ranges: Sequence[EventRange]) -> list[EventRange]:
             merged.append(EventRange(run[0].previous, run[-1].upto, events, entries))
         run = [] if each is None else [each]
     return merged
+
+
+def make_omissions(epoch: int, counts: Mapping[int, DroppedCount]) -> list[EventRange]:
+    """Return a range for each event that queue policies of all parents dropped, by its AN."""
+    return [
+        EventRange.of_events(
+            *(an - 1, an),
+            [CarriedEvent((epoch, an), b"", b"", drop_level(each.rank, each.is_coalesced))],
+        )
+        for an, each in counts.items()
+    ]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left
 from collections import deque
 from typing import Final
 
 import attrs
 
+from broker.streams.dropped_count import DroppedCount
 from plugins.dcp.epoch_steps import EpochSteps
 from plugins.dcp.parent_path import ParentPath
 
-_MOST_UNAVAILABLE: Final = 64
+_MOST_UNAVAILABLE: Final = 4_096
 _MOST_SKIPPABLE: Final = 256
 
 
@@ -27,6 +28,9 @@ class ParentChain:
     epochs: EpochSteps = attrs.field(factory=EpochSteps)
     """Epochs of the query by which it selects events."""
     _unavailable: list[tuple[int, int]] = attrs.field(factory=list)
+    """The first begins first."""
+    _dropped: dict[int, DroppedCount] = attrs.field(factory=dict)
+    """Of those that are one event which a queue policy dropped, by its AN."""
     _acknowledged: int = -1
     """Greatest place that the parent knows."""
     _skippable: deque[tuple[int, int]] = attrs.field(factory=lambda: deque(maxlen=_MOST_SKIPPABLE))
@@ -70,20 +74,33 @@ class ParentChain:
             and not (self._skippable and any(a < an <= upto for a, upto in self._skippable))
         )
 
-    def add_unavailable(self, after: int, upto: int, current: int) -> None:
+    def add_unavailable(
+        self, after: int, upto: int, current: int, dropped: DroppedCount | None = None
+    ) -> None:
         """Note a range that the parent can not send. The furthest are dropped if there is no room:
         a request brings them again."""
-        known = [each for each in self._unavailable if each[1] > current]
-        if after < upto and (after, upto) not in known:
-            insort(known, (after, upto))
-        self._unavailable = known[:_MOST_UNAVAILABLE]
+        known = self._unavailable
+        while known and known[0][1] <= current:
+            self._dropped.pop(known.pop(0)[1], None)
+        place = bisect_left(known, (after, upto))
+        if after < upto and known[place : place + 1] != [(after, upto)]:
+            known.insert(place, (after, upto))
+            if dropped is not None:
+                self._dropped[upto] = dropped
+        if len(known) > _MOST_UNAVAILABLE:
+            self._dropped.pop(known.pop()[1], None)
+
+    def find_dropped(self, an: int) -> DroppedCount | None:
+        """Return the count of the event behind an AN, if a queue policy dropped it."""
+        return self._dropped.get(an + 1)
 
     def unavailable_after(self, an: int, required: EpochSteps) -> int | None:
         """Return the end of the range behind an AN that the parent can not send; None if it can.
 
         Events that it did not select by the required query are not in its ranges.
         """
-        end = max((upto for after, upto in self._unavailable if after <= an < upto), default=None)
+        before = self._unavailable[: bisect_left(self._unavailable, (an + 1, 0))]
+        end = max((upto for _, upto in before if an < upto), default=None)
         if end is None and an < self.end:
             epoch = required.epoch_at(an + 1)
             if self.epochs.epoch_at(an + 1) < epoch:

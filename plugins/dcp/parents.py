@@ -74,6 +74,7 @@ class Parents:
         self.covered_epoch = self.epoch
         """Interest up to this epoch is in force at a parent, or counts without."""
         self.queries: frozenset[Query] = frozenset()
+        self._queue = "block"
         self._sequences = sequences
         self._settings = settings
         self._deliver = deliver
@@ -106,13 +107,13 @@ class Parents:
 
     # ------------------------------------------------------------------ interest
 
-    def set_queries(self, queries: Iterable[Query], now: float) -> None:
-        """Ask all parents for these queries."""
+    def set_queries(self, queries: Iterable[Query], now: float, queue: str = "block") -> None:
+        """Ask all parents for these queries, with a queue policy."""
         wanted = frozenset(queries)
-        if wanted == self.queries:
+        if wanted == self.queries and queue == self._queue:
             return
         is_wider = not wanted <= self.queries
-        self.queries = wanted
+        self.queries, self._queue = wanted, queue
         self.epoch += 1
         if self._is_root or not is_wider:
             if not self._widened:
@@ -125,7 +126,7 @@ class Parents:
 
     @property
     def interest(self) -> Interest:
-        return Interest(self.epoch, tuple(sorted(self.queries)))
+        return Interest(self.epoch, tuple(sorted(self.queries)), self._queue)
 
     def when_covered(self, call: Callable[[], object]) -> None:
         """Call a function once the present interest is in force at a parent, or counts without."""

@@ -17,13 +17,15 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import attrs
 
+from broker.streams.dropped_count import DroppedCount
 from plugins.dcp.epoch_steps import EpochSteps
 from plugins.dcp.event_range import IRange
 from plugins.dcp.held_ranges import HeldRanges
 from plugins.dcp.nack_timer import NackSettings, NackTimer
 from plugins.dcp.parent_chain import ParentChain
 from plugins.dcp.parent_path import ParentPath
-from plugins.dcp.recent_events import FirstCopy, LaterCopy, RecentEvents
+from plugins.dcp.recent_events import Disagreement, FirstCopy, LaterCopy, RecentEvents
+from plugins.dcp.trusted_parts import trusted_parts
 
 #: Ranges in a request that are not sent again.
 MOST_LISTED: Final = 32
@@ -47,14 +49,6 @@ class Nack(NamedTuple):
     held: Sequence[tuple[int, int]]
 
 
-class Disagreement(NamedTuple):
-    """Two parents sent different events with one AN."""
-
-    an: int
-    first: Hashable
-    other: Hashable
-
-
 class SequenceReceiver(Generic[RangeT]):
     """Puts the ranges of several parents in one order, each event once."""
 
@@ -73,6 +67,8 @@ class SequenceReceiver(Generic[RangeT]):
         self.passed = 0
         """Missing ranges that were left to the log."""
         self.nacks = 0
+        self.dropped_events: dict[int, DroppedCount] = {}
+        """New events that no parent has kept, by AN; the owner empties it."""
         self._too_far = 0
         self.disagreements: list[Disagreement] = []
         """New ones; the owner empties the list."""
@@ -132,7 +128,7 @@ class SequenceReceiver(Generic[RangeT]):
             return ()
         is_trusted = chain.epochs.reached_after(self.required.newest) <= self.current
         delivered: list[RangeT] = []
-        for part in (range_,) if is_trusted else self._trusted_parts(range_, chain.epochs):
+        for part in (range_,) if is_trusted else trusted_parts(range_, chain.epochs, self.required):
             if part.previous > self.current:
                 if self._held.add(part, now) and is_trusted:
                     self._timer.note_further(now)
@@ -164,13 +160,19 @@ class SequenceReceiver(Generic[RangeT]):
         return self._advance(now)
 
     def receive_unavailable(
-        self, parent: Hashable, after: int, upto: int, now: float
+        self,
+        parent: Hashable,
+        after: int,
+        upto: int,
+        now: float,
+        dropped: DroppedCount | None = None,
     ) -> list[RangeT]:
-        """Note that a parent can not send a range."""
+        """Note that a parent can not send a range; `dropped`: it is one event, which a queue policy
+        dropped."""
         chain = self._chain_of(parent)
         if self.current is None or after >= upto or upto > self.current + MOST_JUMP:
             return []
-        chain.add_unavailable(after, upto, self.current)
+        chain.add_unavailable(after, upto, self.current, dropped)
         if after <= chain.end < upto:
             chain.advance(upto, now)
         return self._advance(now)
@@ -293,22 +295,6 @@ class SequenceReceiver(Generic[RangeT]):
                 self.disagreements.append(Disagreement(an, known.parent, parent))
         return len(self.disagreements) > known_disagreements
 
-    def _trusted_parts(self, range_: RangeT, epochs: EpochSteps) -> list[RangeT]:
-        """Return the parts of a parent's range that have all events of the required query, and its
-        other events alone."""
-        begins = {
-            *epochs.begins_between(range_.previous, range_.upto),
-            *self.required.begins_between(range_.previous, range_.upto),
-        }
-        parts: list[RangeT] = []
-        rest = range_
-        for upto in (*sorted(begins), range_.upto):
-            part = rest.until(upto)
-            rest = rest.after(upto)
-            is_trusted = epochs.epoch_at(upto) >= self.required.epoch_at(upto)
-            parts += [part] if is_trusted else part.single_events()
-        return parts
-
     # ------------------------------------------------------------------ held ranges
 
     def _hold(self, range_: RangeT, now: float) -> None:
@@ -327,6 +313,7 @@ class SequenceReceiver(Generic[RangeT]):
             end = self._unavailable_end()
             if end is None:
                 break
+            self._note_dropped()
             self._skip_to(end)
         if delivered or not self._timer.is_running:
             # The patience with several missing ranges is not that with one after another.
@@ -380,6 +367,16 @@ class SequenceReceiver(Generic[RangeT]):
         if self._held:
             ends.append(self._held.first_begin)
         return min(ends)
+
+    def _note_dropped(self) -> None:
+        """Note that queue policies of all parents have dropped the next event."""
+        assert self.current is not None
+        chains = [self._chains.get(parent) for parent in self._responsive_parents()]
+        counts = [None if each is None else each.find_dropped(self.current) for each in chains]
+        known = [each for each in counts if each is not None]
+        if len(known) == len(counts):
+            is_coalesced = all(each.is_coalesced for each in known)
+            self.dropped_events[self.current + 1] = known[0]._replace(is_coalesced=is_coalesced)
 
     def _skip_to(self, an: int) -> None:
         assert self.current is not None and an > self.current

@@ -39,6 +39,14 @@ class FirstCopy:
             self.later.append(copy)
 
 
+class Disagreement(NamedTuple):
+    """Two parents sent different events with one AN."""
+
+    an: int
+    first: Hashable
+    other: Hashable
+
+
 class RecentEvents:
     """First copies by sequence and AN; the oldest are forgotten."""
 

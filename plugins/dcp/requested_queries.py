@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
+from broker.streams.queue_policy import BLOCK
 from plugins.dcp.control import Query, fit_into_message
 
 _EVERYTHING: Final = "true()"
@@ -20,6 +21,8 @@ class RequestedQueries:
         """`patterns` are those of the mesh. With `is_static` the node requests everything."""
         self.own: dict[str, Query] = {}
         """Of the node's subscriptions, by key."""
+        self.queues: dict[str, str] = {}
+        """Queue policies of the node's subscriptions, by key."""
         self._patterns = patterns
         self._is_static = is_static
         self._refused: dict[Query, str] = {}
@@ -32,6 +35,11 @@ class RequestedQueries:
         if not self._fits(wanted):
             return {widen((pattern, "", ())) for pattern in self._patterns}
         return {widen(each) if each in self._refused else each for each in wanted}
+
+    def merge_queues(self, of_children: Collection[str]) -> str:
+        """Return the policy of all interest; `block` if they differ: then nothing is dropped."""
+        found = {*self.queues.values(), *of_children}
+        return found.pop() if len(found) == 1 else BLOCK.text
 
     def _fits(self, wanted: Collection[Query]) -> bool:
         is_bounded = len(self._refused) <= _MOST_REFUSED and fit_into_message(wanted)

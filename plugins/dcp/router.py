@@ -4,9 +4,8 @@ them to its children (DCP D1-D6, D18-D21).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from random import Random
-from typing import Protocol
 
 from broker.errors import BadName, ProtocolError
 from broker.event.flow import check_flow, origin_of, pattern_of
@@ -25,57 +24,22 @@ from plugins.dcp.control import (
     to_query,
 )
 from plugins.dcp.endpoint import Endpoint
-from plugins.dcp.event_range import Description, EventRange, SequenceKey, merge_ranges
-from plugins.dcp.mesh.leaf_gate import LeafGate, TicketRules
+from plugins.dcp.event_range import (
+    Description,
+    EventRange,
+    SequenceKey,
+    make_omissions,
+    merge_ranges,
+)
+from plugins.dcp.mesh.leaf_gate import LeafGate
 from plugins.dcp.mesh.membership import Membership
-from plugins.dcp.mesh.peers import IPeers
+from plugins.dcp.omission import dropped_count
 from plugins.dcp.parents import Parents
 from plugins.dcp.recent_ranges import RecentRanges
 from plugins.dcp.requested_queries import RequestedQueries
+from plugins.dcp.router_host import IRouterHost
 from plugins.dcp.sequences import Sequences, SequenceState
 from plugins.dcp.settings import DcpSettings
-
-
-class IRouterHost(IPeers, Protocol):
-    """The node around a router."""
-
-    origin: str
-    """Of the node's own log."""
-    patterns: list[str]
-    """Those whose flows the mesh carries."""
-
-    tickets: TicketRules
-    """Rules for tickets of clients."""
-
-    def send(self, peer: Hashable, packets: list[bytes]) -> object:
-        """Send packets to a peer."""
-
-    def report(self, alarm: str) -> object:
-        """Log an alarm that begins."""
-
-    def open_peer(self, peer: Hashable) -> object:
-        """Prepare to send to a peer that has sent nothing."""
-
-    def keep_peer(self, peer: Hashable) -> object:
-        """Let a peer have its link until `close_peer`, whatever strangers send."""
-
-    def close_peer(self, peer: Hashable) -> object:
-        """Forget a peer, unless it is used again by then."""
-
-    def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
-        """Return for each event the links behind which it is wanted."""
-
-    def deliver(self, batch: FlowBatch) -> object:
-        """Log and deliver a batch as far as this node's subscriptions want it."""
-
-    def set_link_interest(
-        self,
-        link: Hashable,
-        key: str,
-        interest: CarriedInterest | None,
-        on_active: Callable[[Mapping[str, Mark]], object],
-    ) -> object:
-        """Set or remove interest behind a link, as `ITransportContext.set_link_interest`."""
 
 
 class Router:
@@ -135,10 +99,12 @@ class Router:
         `on_active` gets the marks behind which all of them come.
         """
         self.requested.own[key] = to_query(interest)
+        self.requested.queues[key] = interest.queue
         self._update_queries()
         self.parents.when_covered(lambda: on_active(self.sequences.marks()))
 
     def withdraw(self, key: str) -> None:
+        self.requested.queues.pop(key, None)
         if self.requested.own.pop(key, None) is not None:
             self._update_queries()
 
@@ -220,10 +186,15 @@ class Router:
     # ------------------------------------------------------------------ events
 
     def _take_ranges(self, state: SequenceState, ranges: Iterable[EventRange]) -> None:
+        receiver = state.receiver
+        if receiver is not None and receiver.dropped_events:
+            # They were passed between the ranges.
+            found = make_omissions(state.description.epoch, receiver.dropped_events)
+            receiver.dropped_events.clear()
+            ranges = sorted([*ranges, *found], key=lambda each: each.previous)
         for range_ in ranges:
             self._forward(state, range_)
         self.parents.watch(state)
-        receiver = state.receiver
         current = 0 if receiver is None else receiver.current or 0
         if state.end is not None and current > state.end:
             # The end so far is missing at all parents: the node asks the log for it.
@@ -243,14 +214,16 @@ class Router:
         self._outgoing[state] = None
 
     def _pass_on(self, state: SequenceState, range_: EventRange) -> None:
-        batch = state.make_batch(range_)
-        links: Sequence[frozenset[Hashable]] = ()
-        if len(self.children):
-            links = self._host.match(batch) if range_.events else ()
-            self.children.forward(state, range_, links)
-        self.recent_ranges.add(state.description.key, range_, links, self._now)
-        if not self.is_root and origin_of(batch.flow) != self._host.origin:
-            self._host.deliver(batch)
+        for part in range_.split_omissions():
+            batch = state.make_batch(part)
+            links: Sequence[frozenset[Hashable]] = [frozenset()] * len(part.events)
+            if len(self.children):
+                if batch.events:
+                    links = self._host.match(batch)
+                self.children.forward(state, part, links)
+            self.recent_ranges.add(state.description.key, part, links, self._now)
+            if not self.is_root and origin_of(batch.flow) != self._host.origin:
+                self._host.deliver(batch)
 
     def range_received(
         self,
@@ -265,8 +238,15 @@ class Router:
         if connection not in self.parents.paths or state is None or state.receiver is None:
             self.early += 1
             return
-        ranges = state.receiver.receive(connection, range_, now, is_repeated=is_repeated)
-        self._take_ranges(state, ranges)
+        for part in range_.split_omissions():
+            left_out = part.omission
+            if left_out is None:
+                ranges = state.receiver.receive(connection, part, now, is_repeated=is_repeated)
+            else:
+                ranges = state.receiver.receive_unavailable(
+                    *(connection, part.previous, part.upto, now), dropped_count(left_out)
+                )
+            self._take_ranges(state, ranges)
         if len(self.parents.paths) > 1:
             self.parents.probe_silent(now)
             for parent in self.parents:
@@ -317,7 +297,9 @@ class Router:
     # ------------------------------------------------------------------ interest
 
     def _update_queries(self) -> None:
-        self.parents.set_queries(self.requested.combine(self.children.queries), self._now)
+        queue = self.requested.merge_queues(self.children.queues)
+        wanted = self.requested.combine(self.children.queries)
+        self.parents.set_queries(wanted, self._now, queue)
 
     # ------------------------------------------------------------------ connections
 
@@ -373,6 +355,7 @@ class Router:
         if self.membership.receive(connection, checked, now):
             return
         if isinstance(message, Interest) and connection in self.children:
+            self.children.set_queue_policy(connection, message.queue)
             self.children.set_interest(connection, message.epoch, message.queries)
         elif isinstance(message, InForce) and connection in self.parents:
             self.parents.put_in_force(connection, message, now)

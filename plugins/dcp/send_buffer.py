@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import attrs
 
+from broker.streams.queue_policy import BLOCK, Admission, IQueuePolicy
 from broker.transport.arq.pacer import Pacer
 from plugins.dcp.control import MOST_SEQUENCES, SequenceStart, encode_message
 from plugins.dcp.event_range import Description, EventRange, SequenceKey, StreamRange
@@ -62,6 +63,8 @@ class SendBuffer:
         """`query_epoch` returns the epoch of the child's query that is in force."""
         self.control = SequenceSender[StreamRange](0, _make_stream_range)
         self._has_grown = False
+        self.policy: IQueuePolicy = BLOCK
+        """For events that the child is too slow for."""
         self.has_empty = False
         """True if ranges without events wait."""
         self.repaired = 0
@@ -135,11 +138,34 @@ class SendBuffer:
         before = sender.waiting_bytes
         for piece in range_.pieces(self._writer.room - len(EVENTS)):
             if piece.size <= MOST_RANGE_BYTES:
-                sender.append(piece)
+                admission = self.policy.admit(self, piece.size)
+                is_dropped = admission is Admission.DROPPED and piece.size > 0
+                sender.append(piece.without_events() if is_dropped else piece)
+                self._changed(sequence, before)
+                before = sender.waiting_bytes
             else:
                 self.dropped_bytes += piece.size
                 sender.pass_missing(piece.upto)
         self._changed(sequence, before)
+
+    def has_room(self, size: int) -> bool:
+        """As the next three, for `IQueuePolicy.admit`."""
+        return self._waiting_bytes + size <= self._settings.send_bytes
+
+    def could_fit(self, size: int) -> bool:
+        return size <= self._settings.send_bytes
+
+    def drop_oldest(self) -> bool:
+        for sequence in self._ready.values():
+            before = sequence.sender.waiting_bytes
+            if sequence.sender.drop_oldest():
+                self._changed(sequence, before)
+                return True
+        return False
+
+    def drop_superseded(self) -> None:
+        """Do nothing: a key may be of events that the newer one does not replace for all queries of
+        the child."""
 
     def pass_missing(self, sequence: OutgoingSequence, upto: int) -> None:
         before = sequence.sender.waiting_bytes

@@ -57,6 +57,8 @@ class SequenceSender(Generic[RangeT]):
         self._queued_upto = start
         """Behind it, up to `end`, are only ranges without events, which do not wait to be sent."""
         self._sent: deque[Sent[RangeT]] = deque()
+        self._dropped = 0
+        """Oldest waiting ranges without events."""
 
     # ------------------------------------------------------------------ input
 
@@ -106,7 +108,7 @@ class SequenceSender(Generic[RangeT]):
 
     def next_to_send(self, room: int, now: float) -> Sent[RangeT] | Unavailable:
         """Return the next range to send, of at most `room` bytes or with one event."""
-        found = self._waiting.popleft()
+        found = self._pop_waiting()
         if isinstance(found, Unavailable):
             self.sent_upto = found.upto
             return found
@@ -115,6 +117,7 @@ class SequenceSender(Generic[RangeT]):
             head, rest = found.split(room)
             if rest is not None:
                 self._waiting.appendleft(rest)
+                self._dropped = 0
         self.waiting_bytes -= head.size
         if head.previous > self.sent_upto:
             # Ranges without events were before it.
@@ -124,12 +127,16 @@ class SequenceSender(Generic[RangeT]):
         self._sent.append(sent)
         return sent
 
+    def _pop_waiting(self) -> RangeT | Unavailable:
+        self._dropped = max(0, self._dropped - 1)
+        return self._waiting.popleft()
+
     def drop_waiting(self, least: int) -> int:
         """Give up the oldest waiting ranges of at least so many bytes; return the bytes."""
         dropped = 0
         upto = self.sent_upto
         while self._waiting and dropped < least:
-            found = self._waiting.popleft()
+            found = self._pop_waiting()
             upto = found.upto
             if not isinstance(found, Unavailable):
                 dropped += found.size
@@ -137,6 +144,22 @@ class SequenceSender(Generic[RangeT]):
             self._waiting.appendleft(Unavailable(self.sent_upto, upto))
         self.waiting_bytes -= dropped
         return dropped
+
+    def drop_oldest(self) -> int:
+        """State that a queue policy dropped the events of the oldest waiting range that has some.
+
+        Return the freed bytes; 0: none has.
+        """
+        while self._dropped < len(self._waiting):
+            found = self._waiting[self._dropped]
+            self._dropped += 1
+            if not isinstance(found, Unavailable):
+                rest = self._waiting[self._dropped - 1] = found.without_events()
+                freed = found.size - rest.size
+                if freed > 0:
+                    self.waiting_bytes -= freed
+                    return freed
+        return 0
 
     # ------------------------------------------------------------------ acknowledged, or not
 
@@ -162,7 +185,7 @@ class SequenceSender(Generic[RangeT]):
                     rest = self._waiting[0] = found.after(an)
                     self.waiting_bytes -= found.size - rest.size
                 break
-            self._waiting.popleft()
+            self._pop_waiting()
             if not isinstance(found, Unavailable):
                 self.waiting_bytes -= found.size
         self.skipped_bytes += waiting_before - self.waiting_bytes

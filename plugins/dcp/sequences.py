@@ -10,6 +10,7 @@ from broker.event.place import Mark
 from broker.streams.contract import FlowBatch
 from plugins.dcp.control import MOST_SEQUENCES
 from plugins.dcp.event_range import Description, EventRange, SequenceKey
+from plugins.dcp.omission import dropped_count
 from plugins.dcp.receiver import SequenceReceiver
 
 #: Epochs of one flow: a late packet of the last one may still come.
@@ -48,7 +49,12 @@ class SequenceState:
         # A range from the beginning has all events since an earlier epoch.
         after: Mark = (epoch, range_.previous) if range_.previous else description.begins_after
         upto = epoch, range_.upto
-        return FlowBatch(description.flow, description.origin_node, after, upto, range_.events)
+        flow, node = description.flow, description.origin_node
+        left_out = range_.omission
+        count = None if left_out is None else dropped_count(left_out)
+        if count is not None:
+            return FlowBatch(flow, node, after, upto, (), (count,))
+        return FlowBatch(flow, node, after, upto, range_.events)
 
 
 class Sequences:

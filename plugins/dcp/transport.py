@@ -36,7 +36,8 @@ from plugins.dcp.mesh.leaf_gate import TicketRules
 from plugins.dcp.operation import operate
 from plugins.dcp.options import DcpOptions
 from plugins.dcp.root_lookup import RootLookup
-from plugins.dcp.router import IRouterHost, Router
+from plugins.dcp.router import Router
+from plugins.dcp.router_host import IRouterHost
 from plugins.dcp.router_snapshot import make_snapshot
 
 OnActive = Callable[[Marks], object]

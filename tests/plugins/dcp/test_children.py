@@ -12,6 +12,7 @@ from plugins.dcp.children import Child, QueryRefusedError
 from plugins.dcp.control import InForce, Query, SequenceStart
 from plugins.dcp.event_range import EventRange
 from plugins.dcp.leaf_peer import LeafPeer
+from plugins.dcp.omission import WITHHELD
 from plugins.dcp.sender import Unavailable
 from tests.plugins.dcp.connection_pipe import DESCRIPTION, KEY, make_event, make_range
 from tests.plugins.dcp.feeding_node import Node
@@ -273,14 +274,12 @@ def test_an_event_above_the_clearance_of_a_child_is_stated_as_withheld() -> None
     others = node.feed_child("other", 7, B, clearance=0)
     links = links_of(*[children] * 5)
     node.core.forward(state, EventRange.of_events(0, 9, events), links)
-    found = [items_for(connection) for connection in connections]
-    assert [
-        [each if isinstance(each, Unavailable) else ans_of(each) for each in items]
-        for items in found
-    ] == [
-        [(0, 1, []), Unavailable(1, 4), (4, 8, [6]), Unavailable(8, 9)],
-        [(0, 2, [2]), Unavailable(2, 4), (4, 9, [6, 9])],
-        [(0, 9, [2, 3, 4, 6, 9])],
+    sent = [sent_to(connection) for connection in connections]
+    found = [[(e.mark[1], e.level) for (each,) in [those] for e in each.events] for those in sent]
+    assert found == [
+        [(2, WITHHELD), (3, WITHHELD), (4, WITHHELD), (6, 0), (9, WITHHELD)],
+        [(2, 1), (3, WITHHELD), (4, WITHHELD), (6, 0), (9, 1)],
+        [(2, 1), (3, 2), (4, 2), (6, 0), (9, 1)],
     ]
     assert [each.withheld for each in children] == [4, 2, 0]
     # An event that the child does not want is filtered, not withheld.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from plugins.dcp.parent_path import ParentPath
-from plugins.dcp.receiver import MOST_JUMP, Disagreement, ReceiverSettings
+from plugins.dcp.receiver import MOST_JUMP, ReceiverSettings
+from plugins.dcp.recent_events import Disagreement
 from tests.plugins.dcp.receiving_child import Child, make_range
 
 # ------------------------------------------------------------------ left to the log

@@ -181,11 +181,13 @@ class Mesh:
         for event in batch.events:
             if documents.get(event.mark) != event.document:
                 self.violations.append(f"{where}: another document for {event.mark}")
+        node.received += len(batch.events)
+        node.dropped += sum(each.events for each in batch.dropped)
         came = set(marks)
         for mark, _, published_at in truth:
             if batch.after < mark <= batch.upto:
                 wanted = node.wants(flow, mark)
-                if wanted and mark not in came:
+                if wanted and mark not in came and not batch.dropped:
                     self.violations.append(f"{where}: {mark} is missing")
                 if mark in came and position is not None:
                     self.latencies.append(self.now - published_at)
@@ -234,6 +236,10 @@ class MeshNode:
         self.subscriptions: dict[str, Subscription] = {}
         self.reported: list[tuple[float, str]] = []
         """Alarms, with their times."""
+        self.received = 0
+        """Events that were delivered."""
+        self.dropped = 0
+        """Events that queue policies of all parents have dropped."""
         self.bad_queries: set[str] = set()
         """Texts that this node does not accept of others."""
         self.feed_delay = 0.0
