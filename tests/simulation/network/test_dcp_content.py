@@ -9,11 +9,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import attrs
+
 from broker.config.stacks import DEFAULT_STACK
 from broker.event.envelope import SecurityLevel
 from broker.matching.contract import IMatcher, Verdict
 from broker.testing.flights import Interest
-from broker.testing.simulated_reader import read
+from broker.testing.simulated_reader import Reader, read
 from broker.testing.transport_network import (
     CARRIED,
     CARRIED_ONLY,
@@ -22,6 +24,7 @@ from broker.testing.transport_network import (
     TransportNetwork,
     at_altitude,
 )
+from plugins.dcp.options import DcpOptions
 from tests.simulation.network.dcp_mesh import LEAVES, ROOTS, ROUTERS, MeshCase
 from tests.simulation.network.test_type_distribution import report_text
 
@@ -158,3 +161,27 @@ class TestTypes(MeshCase, unittest.TestCase):
                 world.run(3.0)
                 self.assertEqual(network.state_of("n4")["received"], received)
             network.settle()
+
+
+class TestSlowChildren(MeshCase, unittest.TestCase):
+    """All nodes keep little for a child."""
+
+    def node_options(self, number: int) -> DcpOptions:
+        return attrs.evolve(super().node_options(number), send_buffer=64 << 10)
+
+    def test_events_that_a_queue_policy_drops_are_gaps_of_the_subscription(self) -> None:
+        with self.network(0, 6, feed=DEFAULT_STACK) as network:
+            world = network.world
+            client = world.client("slow", "n4")
+            reader = Reader(world, client, CARRIED_ONLY, queue="drop-newest")
+            world.run_until(lambda: reader.is_flowing)
+            publisher = network.add_publisher("n0")
+            publisher.publish(CARRIED, 1)
+            read(world, reader, seconds=2.0)
+            for _ in range(200):
+                publisher.publish(CARRIED, 1, size=2_000)
+            read(world, reader, seconds=20.0)
+            dropped = sum(gap.count or 0 for gap in reader.gaps)
+            self.assertEqual((len(reader.events) + dropped, dropped > 0), (201, True))
+            self.assertEqual({gap.reason for gap in reader.gaps}, {"slow"})
+            network.check_states()
