@@ -5,7 +5,7 @@ from __future__ import annotations
 from plugins.dcp.epoch_steps import EpochSteps
 from plugins.dcp.parent_chain import ParentChain
 
-MOST_UNAVAILABLE = 64
+MOST_UNAVAILABLE = 4_096
 #: Every query counts.
 FIRST = EpochSteps()
 
@@ -79,7 +79,7 @@ def test_ranges_up_to_the_present_place_are_dropped() -> None:
 
 
 def test_the_furthest_ranges_are_dropped_if_there_is_no_room() -> None:
-    begins = range(1_000, 0, -10)
+    begins = range(10 * MOST_UNAVAILABLE + 1_000, 0, -10)
     chain = make_chain(0, *((an, an + 5) for an in begins))
     kept = [an for an in begins if chain.unavailable_after(an, FIRST) is not None]
     assert kept == list(range(10 * MOST_UNAVAILABLE, 0, -10))

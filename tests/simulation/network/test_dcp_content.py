@@ -100,6 +100,8 @@ class TestContent(MeshCase, unittest.TestCase):
         with self.mesh(0) as network:
             # n1 is fed by the network, n2 by its parents; both have children and subscriptions.
             readers = [network.subscribe(f"here-{n}", n, CARRIED_ONLY) for n in ("n1", "n2")]
+            # Earlier events are still on their way.
+            read(network.world, *readers, seconds=5.0)
             matched: dict[str, list[bytes]] = {"n1": [], "n2": []}
             with ExitStack() as stack:
                 for name, documents in matched.items():
