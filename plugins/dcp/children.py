@@ -12,7 +12,7 @@ from broker.errors import BadQuery, BadQueuePolicy, Overloaded, ProtocolError
 from broker.event.place import Mark
 from broker.streams.contract import CarriedInterest
 from broker.streams.link_key import Unmatched
-from broker.streams.queue_policy import parse_queue_policy
+from broker.streams.queue_policy import BLOCK, parse_queue_policy
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import InForce, Query, Refused, SequenceStart, to_interest
 from plugins.dcp.event_range import EventRange
@@ -125,25 +125,30 @@ class Children:
         """Queue policies of all children."""
         return {child.connection.buffer.policy.text for child in self._children.values()}
 
-    def set_queue_policy(self, connection: Connection, text: str) -> None:
-        """Set the policy for events that a child is too slow for. Raises `ProtocolError`."""
-        try:
-            connection.buffer.policy = parse_queue_policy(text)
-        except BadQueuePolicy as error:
-            raise ProtocolError(f"the interest of a child: {error.text}") from None
-
-    def set_interest(self, connection: Connection, epoch: int, queries: Sequence[Query]) -> None:
-        """Let a child have events of these queries from now on.
+    def set_interest(
+        self,
+        connection: Connection,
+        epoch: int,
+        queries: Sequence[Query],
+        queue: str = BLOCK.text,
+    ) -> None:
+        """Let a child have events of these queries from now on, and drop by a queue policy those
+        that it is too slow for.
 
         Raises `ProtocolError` or `QueryRefusedError`: then its interest is as before.
         """
         child = self._children[connection]
         if epoch <= child.epoch:
             raise ProtocolError(f"interest of the epoch {epoch} after that of {child.epoch}")
+        try:
+            policy = parse_queue_policy(queue)
+        except BadQueuePolicy as error:
+            raise ProtocolError(f"the interest of a child: {error.text}") from None
         interests = {query: to_interest(query) for query in queries}
         added = [query for query in interests if query not in child.keys]
         self._install(child, added, interests)
         child.epoch, child.wanted = epoch, frozenset(interests)
+        child.connection.buffer.policy = policy
         self._on_change()
         self._put_in_force_when_covered(child)
 

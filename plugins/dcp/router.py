@@ -355,8 +355,7 @@ class Router:
         if self.membership.receive(connection, checked, now):
             return
         if isinstance(message, Interest) and connection in self.children:
-            self.children.set_queue_policy(connection, message.queue)
-            self.children.set_interest(connection, message.epoch, message.queries)
+            self.children.set_interest(*(connection, message.epoch, message.queries, message.queue))
         elif isinstance(message, InForce) and connection in self.parents:
             self.parents.put_in_force(connection, message, now)
             self.membership.search.report_success()

@@ -267,8 +267,7 @@ class Membership:
         clearance = min(join.clearance, self._settings.clearance)
         self._children.add(connection, join.name, clearance)
         connection.send_control(encode_standing(self.standing))
-        self._children.set_queue_policy(connection, message.queue)
-        self._children.set_interest(connection, message.epoch, message.queries)
+        self._children.set_interest(*(connection, message.epoch, message.queries, message.queue))
 
     def _covers(self, queries: Sequence[Query]) -> bool:
         """Return whether the node may serve these queries, or request them first (D16, D17)."""
