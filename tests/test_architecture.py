@@ -24,7 +24,10 @@ ROOT = Path(__file__).resolve().parents[1]
 #: A module imports only from its own level or below.
 FLOORS = (
     ("broker", "broker.errors", "broker.rate_limited_log"),
-    ("broker.event", "broker.transport", "broker.streams.contract", "broker.order_certificates"),
+    (
+        *("broker.event", "broker.transport", "broker.order_certificates"),
+        *("broker.streams.contract", "broker.streams.dropped_count"),
+    ),
     ("broker.dtd", "broker.config"),
     ("broker.matching", "broker.log", "broker.archive", "broker.identity"),
     ("broker.wire", "broker.streams"),

@@ -70,7 +70,8 @@ class FlowBatch:
     """A range of a flow: (after, upto] with the events in it, in the order of the origin's log.
 
     A flow is the events of one origin under one carrying pattern (`broker.event.flow`), whose log
-    `origin_node` serves. A batch for a link may leave out events that nobody behind it wants."""
+    `origin_node` serves. A batch for a link may leave out events that nobody behind it wants. With
+    `dropped` it has no events: queue policies dropped them on the way."""
 
     flow: str
     origin_node: str
@@ -78,7 +79,6 @@ class FlowBatch:
     upto: Mark
     events: Sequence[CarriedEvent]
     dropped: Sequence[DroppedCount] = ()
-    """Of a batch without events: those that queue policies dropped on the way."""
 
 
 @attrs.frozen(slots=True)
