@@ -69,9 +69,8 @@ class CarriedEvent(NamedTuple):
 class FlowBatch:
     """A range of a flow: (after, upto] with the events in it, in the order of the origin's log.
 
-    A flow is the events of one origin under one carrying pattern (`broker.event.flow`), whose log
-    `origin_node` serves. A batch for a link may leave out events that nobody behind it wants. With
-    `dropped` it has no events: queue policies dropped them on the way."""
+    A flow is the events of one origin under one pattern (`broker.event.flow`), whose log the node
+    `origin_node` serves. With `dropped`, queue policies have dropped all events on the way."""
 
     flow: str
     origin_node: str
