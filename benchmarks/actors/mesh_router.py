@@ -6,6 +6,7 @@ import json
 import sys
 from typing import Any, cast
 
+import attrs
 from twisted.internet import reactor as the_reactor
 
 from benchmarks.meshes.matching import EngineMatching
@@ -16,7 +17,9 @@ reactor = cast(Any, the_reactor)
 
 def start(task: dict[str, Any]) -> None:
     parents = [tuple(task["parent"])]
-    node = UdpNode(reactor, "router", PATIENT, parents, 1, EngineMatching())
+    # The matching of the root is a fake, which does not know the queries of the leaves.
+    settings = attrs.evolve(PATIENT, is_static=True)
+    node = UdpNode(reactor, "router", settings, parents, 1, EngineMatching())
     print(json.dumps({"says": "ready", "address": node.address}), flush=True)
 
 
