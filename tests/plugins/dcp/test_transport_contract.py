@@ -40,14 +40,13 @@ class DcpCase(FeederContract, TransportContract):
         return super().network(seed, count, **options)
 
 
-class TestDynamicContent(DcpCase, unittest.TestCase):
-    pass
-
-
-class TestStaticContent(DcpCase, unittest.TestCase):
-    content = "static"
-
-
 class TestTwoRoots(DcpCase, unittest.TestCase):
+    """With dynamic content."""
+
     roots = fed = (0, 1)
     seeds = (0,)
+
+
+class TestOneStaticRoot(DcpCase, unittest.TestCase):
+    content = "static"
+    seeds = (1,)
