@@ -152,7 +152,7 @@ class StreamServices:
         self.cluster: ClusterFactory = partial(ClusterTransport, network)
         self.link_interest: RemoteInterest = network.remote_interest
         self.open_links, self.find_addresses = opener.open, opener.find_addresses
-        self.open_links, self.open_client_links = opener.open, opener.open_to_clients
+        self.open_client_links, self.open_group = opener.open_to_clients, opener.open_group
         self.ticket_key = b""
         self.parse_query = node.parse_query
         self._network = network

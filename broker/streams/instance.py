@@ -70,6 +70,7 @@ class TransportInstance:
         self.clock, self.random = services.clock, services.random
         self.clearance = stack.clearance
         self.wall_clock, self.find_addresses = services.wall_clock, services.find_addresses
+        self.open_group = services.open_group
         self.folder = services.folder / stack.name
         self.cluster = services.cluster
         # The network of clusters judges each route itself.

@@ -19,6 +19,8 @@ from broker.streams.connection_links import ConnectionLinks
 from broker.streams.connection_port import ConnectionPort, NodeIdentity
 from broker.streams.contract import ILinkReceiver, ILinks
 from broker.streams.datagram_links import DatagramLinks, IDatagramSocket
+from broker.streams.group_contract import IGroup, OnGroupDatagrams
+from broker.streams.group_link import GroupLink
 from broker.streams.link_sockets import LinkSockets
 from broker.transport.arq.mac_layer import MacLayer
 from broker.transport.clock import IClock
@@ -26,6 +28,7 @@ from broker.transport.faults import create_layers
 from broker.transport.socket.contract import DATAGRAM_PROPERTIES
 from broker.transport.stack import Stack
 from broker.transport.stacks import (
+    GroupAddress,
     IFanOutStack,
     IProtocolStack,
     IStackPlugin,
@@ -76,6 +79,11 @@ class LinkOpener:
         except CannotListenError as error:
             reason = getattr(error.socketError, "strerror", None) or error.socketError
             raise ConfigurationError(f"{listen}: {reason}") from None
+
+    def open_group(self, address: GroupAddress, on_datagrams: OnGroupDatagrams) -> IGroup:
+        """See `IGroupContext`."""
+        self._check_reach(f"{address.interface}:{address.port}", Transport.DATAGRAM)
+        return GroupLink(address, self._identity.key, self._open.open_group, on_datagrams)
 
     def _check_reach(self, listen: str, channel: Transport) -> None:
         network = self._settings.network

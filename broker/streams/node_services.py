@@ -15,9 +15,11 @@ from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
 from broker.streams.contract import CarriedEvent, ClusterFactory, FlowBatch, ILinkReceiver, ILinks
+from broker.streams.group_contract import IGroup, OnGroupDatagrams
 from broker.streams.link_key import ILinkInterest
 from broker.streams.site_statuses import PassNotice
 from broker.transport.clock import IClock
+from broker.transport.stacks import GroupAddress
 
 
 class NodeServices(Protocol):
@@ -93,6 +95,9 @@ class NodeServices(Protocol):
 
     def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
         """Open links over the link stack of an instance. Raises `ConfigurationError`."""
+
+    def open_group(self, address: GroupAddress, on_datagrams: OnGroupDatagrams) -> IGroup:
+        """See `IGroupContext`."""
 
     def find_addresses(self, name: str, port: int) -> Deferred[Sequence[tuple[str, int]]]:
         """Return the addresses of a name in DNS, with a port."""

@@ -16,6 +16,7 @@ from broker.streams.queue_policy import BLOCK, parse_queue_policy
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import InForce, Query, Refused, SequenceStart, to_interest
 from plugins.dcp.event_range import EventRange
+from plugins.dcp.group_sender import GroupSender
 from plugins.dcp.leaf_peer import LeafPeer
 from plugins.dcp.omission import WITHHELD, is_omission
 from plugins.dcp.sequences import Sequences, SequenceState
@@ -69,6 +70,20 @@ class Child:
     last_key: int = 0
     refusals: int = 0
     """Messages with a refused query."""
+    multicast: str = ""
+    """Groups that it can join, as `Join.multicast`."""
+    group: GroupSender | None = None
+    """That of which it is a member."""
+
+    @property
+    def has_settled(self) -> bool:
+        """True if its newest interest is in force."""
+        return self.is_fed and self.connection.query_epoch == self.epoch
+
+    def leave_group(self) -> None:
+        if self.group is not None:
+            self.group.remove(self.connection)
+            self.group = None
 
     @property
     def is_client(self) -> bool:
@@ -90,6 +105,8 @@ class Children:
         self._on_change = on_change
         self._when_covered = when_covered
         self._children: dict[Connection, Child] = {}
+        self.changes = 0
+        """Of children, and of interest in force."""
 
     def __iter__(self) -> Iterator[Child]:
         return iter(list(self._children.values()))
@@ -107,18 +124,32 @@ class Children:
 
     # ------------------------------------------------------------------ children
 
-    def add(self, connection: Connection, name: str, clearance: int = HIGHEST_RANK) -> None:
+    def add(
+        self,
+        connection: Connection,
+        name: str,
+        clearance: int = HIGHEST_RANK,
+        multicast: str = "",
+    ) -> None:
         """Add a child. `clearance` is the rank of the highest level of its events."""
         # The id tells a link from an earlier one to the same node.
         link = connection.peer, connection.own_id
-        self._children[connection] = Child(connection, name, link, clearance)
+        child = Child(connection, name, link, clearance, multicast=multicast)
+        self._children[connection] = child
 
     def remove(self, connection: Connection) -> None:
         child = self._children.pop(connection, None)
         if child is not None:
+            child.leave_group()
+            self.changes += 1
             for key in child.keys.values():
                 self._set_link_interest(child.link, key, None, _ignore)
             self._on_change()
+
+    def leave_group(self, connection: Connection) -> None:
+        """Let a child's connection send its events."""
+        self._children[connection].leave_group()
+        self.changes += 1
 
     @property
     def queues(self) -> set[str]:
@@ -147,6 +178,8 @@ class Children:
         interests = {query: to_interest(query) for query in queries}
         added = [query for query in interests if query not in child.keys]
         self._install(child, added, interests)
+        child.leave_group()
+        self.changes += 1
         child.epoch, child.wanted = epoch, frozenset(interests)
         child.connection.buffer.policy = policy
         self._on_change()
@@ -195,6 +228,7 @@ class Children:
         for query in [each for each in child.keys if each not in child.wanted]:
             self._set_link_interest(child.link, child.keys.pop(query), None, _ignore)
         child.is_fed = True
+        self.changes += 1
         child.connection.query_epoch = epoch
         starts = []
         for state in self._sequences:
@@ -261,6 +295,9 @@ class Children:
                 parts[wanted, withheld] = part
             child.withheld += len(withheld)
             buffer.append(sequence, part)
+            group = child.group
+            if group is not None and not group.append(state.description, range_, part):
+                child.leave_group()
 
 
 def _ignore(marks: Mapping[str, Mark]) -> None:

@@ -24,6 +24,7 @@ from plugins.dcp.control import (
     encode_message,
 )
 from plugins.dcp.event_range import (
+    Description,
     SequenceKey,
     StreamRange,
     decode_range,
@@ -92,6 +93,8 @@ class Connection:
         self.unknown_sequences = 0
         self.received = 0
         """Packets."""
+        self.group_answers = 0
+        """Acknowledgements of packets to a group: the child hears it."""
         self.liveness = Liveness(settings, now)
         self._mac = mac
         self._settings = settings
@@ -124,12 +127,40 @@ class Connection:
             if packet.flags & UNSUPPORTED or not packet.flags & EXTENDED:
                 self.unsupported += 1
                 return
-            self.received += 1
-            self.path.silent_for = 0
-            self.liveness.record_received(now)
+            self._note_received(now)
             self._dispatch(packet, now)
         except ProtocolError:
             self.malformed += 1
+
+    def _note_received(self, now: float) -> None:
+        self.received += 1
+        self.path.silent_for = 0
+        self.liveness.record_received(now)
+
+    def receive_from_group(
+        self, packet: Packet, description: Description, body: bytes | None, now: float
+    ) -> None:
+        """Handle a packet that the peer has sent to a group. Without `body`, parts are missing.
+
+        Raises `ProtocolError`.
+        """
+        if self.error:
+            return
+        self._note_received(now)
+        key, span = description.key, (packet.previous, packet.an)
+        index = self._incoming.index_of(key)
+        if index is not None:
+            self._incoming.record_packet(index)
+        if packet.flags & NACK:
+            self._owner.unavailable_received(self, key, *span, now)
+        elif body is None:
+            self._owner.part_received(self, key, *span, now)
+        else:
+            range_ = decode_range(*span, description.epoch, body)
+            self.liveness.record_data(now)
+            self._owner.range_received(self, description, range_, now, is_repeated=False)
+        if packet.flags & ACKREQ and not self.error:
+            self._send_ack(now, STREAM, packet.sequence, packet.an)
 
     def _dispatch(self, packet: Packet, now: float) -> None:
         flags = packet.flags
@@ -266,6 +297,7 @@ class Connection:
                 *(now - asked.sent_at, trip.shortest, now),
             )
             self.writer.forget_asked()
+            self.group_answers += bool(packet.flags & STREAM)
         self.path.unanswered = 0
         for index, an in decode_ends(packet.body):
             self.buffer.acknowledge(index, an)
@@ -365,17 +397,3 @@ class Connection:
             return True
         most = self.liveness.most_lost(settings.least_keepalive, both_ways=True)
         return self.path.unanswered > max(settings.unanswered, most)
-
-    def snapshot(self) -> dict[str, object]:
-        skipped = sum(each.sender.skipped_bytes for each in self.buffer)
-        return {
-            "sent": self.writer.sent,
-            "received": self.received,
-            "loss": round(self.liveness.loss, 4),
-            "resent": self.buffer.repaired,
-            "skipped_bytes": skipped,
-            "dropped_bytes": self.buffer.dropped_bytes,
-            "malformed": self.malformed,
-            "unsupported": self.unsupported,
-            "unknown_sequences": self.unknown_sequences,
-        }

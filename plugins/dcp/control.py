@@ -35,6 +35,8 @@ MOST_DIVERSITY: Final = 16
 #: Things that all paths of a node share, as far as it states them.
 MOST_SHARED: Final = 64
 MOST_PATHS: Final = 1_000
+#: IP multicast groups of one node.
+MOST_GROUPS: Final = 16
 
 Epoch = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 Number = Annotated[int, Meta(ge=0, le=MOST_AN)]
@@ -57,6 +59,8 @@ class Join(msgspec.Struct, tag="join", array_like=True, frozen=True):
     """Rank of the highest security level of events that it accepts."""
     ticket: TicketBytes = b""
     """Of a client (`broker.streams.ticket`)."""
+    multicast: Name = ""
+    """Address and port of the first IP multicast group that it can join; empty: of none."""
 
 
 class TicketRenewal(msgspec.Struct, tag="ticket", array_like=True, frozen=True):
@@ -113,6 +117,33 @@ class InForce(msgspec.Struct, tag="in-force", array_like=True, frozen=True):
     sequences: Annotated[tuple[SequenceStart, ...], Meta(max_length=MOST_SEQUENCES)]
 
 
+class GroupSequence(msgspec.Struct, array_like=True, frozen=True):
+    """A sequence in the packets of a group."""
+
+    index: Index
+    start: SequenceStart
+    """The same sequence on this connection."""
+
+
+class Group(msgspec.Struct, tag="group", array_like=True, frozen=True):
+    """A parent sends events of the interest in force to an IP multicast group.
+
+    A further message for the same group adds sequences.
+    """
+
+    id: Annotated[int, Meta(ge=1, le=2**32 - 1)]
+    """In the packets, instead of that of a connection."""
+    number: Annotated[int, Meta(ge=0, lt=MOST_GROUPS)]
+    """Its address is by so many above that of the first group."""
+    key: Annotated[bytes, Meta(min_length=16, max_length=32)]
+    """Of the tags of its packets."""
+    sequences: Annotated[tuple[GroupSequence, ...], Meta(max_length=MOST_SEQUENCES)]
+
+
+class Ungroup(msgspec.Struct, tag="ungroup", array_like=True, frozen=True):
+    """All further events come on the connection."""
+
+
 class ParentState(msgspec.Struct, tag="state", array_like=True, frozen=True):
     """The standing of a parent (`plugins.dcp.mesh.standing`)."""
 
@@ -148,6 +179,8 @@ ControlMessage: TypeAlias = (
     | Refused
     | Interest
     | InForce
+    | Group
+    | Ungroup
     | ParentState
     | Beacon
     | Leaving

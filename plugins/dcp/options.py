@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address, IPv4Network
+
 import attrs
 
 from broker.config import value_kind
 from broker.config.setting import ValueKind, required_setting, setting
+from broker.config.value_kind import split_host_port
 from broker.errors import ConfigurationError, StackError
 from broker.transport.stacks import find_plugin
-from plugins.dcp.control import MOST_DIVERSITY
+from plugins.dcp.control import MOST_DIVERSITY, MOST_GROUPS
 from plugins.dcp.mesh.parent_count import FIRST_PARENTS, MOST_PARENTS
 from plugins.dcp.mesh.selection import IParentSelector, diverse_selector
 from plugins.dcp.nack_timer import NackSettings
@@ -22,6 +25,14 @@ LEAST_MTU = 1_000
 MIB = 2**20
 
 
+def _is_ipv4(address: str) -> bool:
+    try:
+        IPv4Address(split_host_port(address)[0])
+    except ValueError:
+        return False
+    return True
+
+
 _AUTO = "auto"
 
 
@@ -29,6 +40,26 @@ def _read_parents(value: object) -> int | str:
     return _AUTO if value == _AUTO else _COUNT.read(value)
 
 
+def _read_multicast(value: object) -> str:
+    """Return the address of the first of `MOST_GROUPS` groups, with a port."""
+    if not isinstance(value, str):
+        raise ValueError
+    if value:
+        host, port = split_host_port(value)
+        first = IPv4Address(host)
+        if not 0 < port < 1 << 16:
+            raise ValueError
+        if first not in _GROUPS or first + (MOST_GROUPS - 1) not in _GROUPS:
+            raise ValueError(f"{host} to the 15th address behind it are not in {_GROUPS}")
+    return value
+
+
+_GROUPS = IPv4Network("239.0.0.0/8")
+_MULTICAST: ValueKind[str] = ValueKind(
+    'an address in 239.0.0.0/8 and a port such as "239.77.0.1:8771", or ""',
+    _read_multicast,
+    lambda value: f'"{value}"',
+)
 _COUNT = value_kind.count(1, MOST_PARENTS)
 _PARENTS: ValueKind[int | str] = ValueKind(
     f'{_COUNT.allowed}, or "{_AUTO}"',
@@ -123,6 +154,13 @@ class DcpOptions:
         4 * MIB,
         "Events sent to a child and not yet acknowledged; as many may wait.",
     )
+    multicast: str = setting(
+        _MULTICAST,
+        "",
+        "First of 16 IP multicast groups, with a port. Children with equal queries share one, if "
+        "they have the same setting and are on the segment of udp; empty: none is used.",
+        shown='"239.77.0.1:8771"',
+    )
     patience: float = setting(
         value_kind.duration(0.1, 60.0),
         2.0,
@@ -148,6 +186,8 @@ class DcpOptions:
             )
         if self.root_port and not self.root_name:
             raise ConfigurationError("root_port has no meaning without root_name")
+        if self.multicast and not _is_ipv4(self.udp):
+            raise ConfigurationError(f"multicast needs an IPv4 address in udp, found {self.udp}")
         self._find_selector()
 
     def _find_selector(self) -> IParentSelector:
@@ -179,5 +219,6 @@ class DcpOptions:
             clearance=clearance,
             is_static=self.content == "static",
             widens=self.widen_on_join == "push",
+            multicast=self.multicast,
             asks_all=self.nack_targets == "all",
         )

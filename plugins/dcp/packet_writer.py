@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from broker.transport.arq.mac import TAG_BYTES, Mac
-from plugins.dcp.packet import ACKREQ, EXTENDED, EXTENDED_BYTES, KEEPALIVE, Packet, encode
+from plugins.dcp.packet import (
+    ACKREQ,
+    EXTENDED,
+    EXTENDED_BYTES,
+    KEEPALIVE,
+    STREAM,
+    Packet,
+    encode,
+)
 
 #: Requests whose answer is expected.
 _MOST_ASKED: Final = 64
@@ -48,17 +56,21 @@ class PacketWriter:
         self._outbox.append(data)
         self.sent += 1
         if flags & ACKREQ:
-            key = flags & KEEPALIVE, index, an
-            # A repeated packet does not take the place of the oldest request.
-            self._asked.pop(key, None)
-            self._asked[key] = Asked(now, self.sent)
-            if len(self._asked) > _MOST_ASKED:
-                del self._asked[next(iter(self._asked))]
+            self.note_asked(flags & KEEPALIVE, index, an, now)
         return len(data)
+
+    def note_asked(self, kind: int, index: int, an: int, now: float) -> None:
+        """Note a request. `kind` is KEEPALIVE; STREAM for that of a packet to a group; or 0."""
+        key = kind, index, an
+        # A repeated packet does not take the place of the oldest request.
+        self._asked.pop(key, None)
+        self._asked[key] = Asked(now, self.sent)
+        if len(self._asked) > _MOST_ASKED:
+            del self._asked[next(iter(self._asked))]
 
     def find_asked(self, flags: int, index: int, an: int) -> Asked | None:
         """Return the request that a packet answers, once."""
-        return self._asked.pop((flags & KEEPALIVE, index, an), None)
+        return self._asked.pop((flags & (KEEPALIVE | STREAM), index, an), None)
 
     @property
     def asked_since(self) -> float | None:

@@ -31,6 +31,8 @@ from plugins.dcp.event_range import (
     make_omissions,
     merge_ranges,
 )
+from plugins.dcp.group_host import IGroupHost
+from plugins.dcp.groups import Groups
 from plugins.dcp.mesh.leaf_gate import LeafGate
 from plugins.dcp.mesh.membership import Membership
 from plugins.dcp.omission import dropped_count
@@ -54,8 +56,10 @@ class Router:
         now: float,
         *,
         is_root: bool,
+        group_host: IGroupHost | None = None,
     ) -> None:
-        """`entropy` returns random bytes for ids and nonces, `wall_clock` ms since 1970."""
+        """`entropy` returns random bytes for ids and nonces, `wall_clock` ms since 1970. With
+        `group_host` and `settings.multicast`, children share IP multicast groups."""
         self.rejected = 0
         """Control messages and sequences that were not accepted."""
         self.early = 0
@@ -73,6 +77,9 @@ class Router:
         self.children = Children(
             self.sequences, host.set_link_interest, self._update_queries, self.parents.when_covered
         )
+        self.groups: Groups | None = None
+        if group_host is not None and settings.multicast:
+            self.groups = Groups(group_host, settings, self.children, entropy)
         self.membership = Membership(
             *(host, settings, self.endpoint, self.parents, self.children, roots, random),
             *(wall_clock, now),
@@ -161,12 +168,16 @@ class Router:
             ranges, state.outgoing = merge_ranges(state.outgoing), []
             for range_ in ranges:
                 self._pass_on(state, range_)
-        self.endpoint.flush(now)
+        if self.groups is None:
+            self.endpoint.flush(now)
+        else:
+            self.groups.flush(self.endpoint, now)
 
     def next_timeout(self) -> float | None:
         times = (
             *(self.endpoint.next_timeout(), self.parents.next_timeout()),
             *(self.membership.next_timeout(), self.gate.next_timeout()),
+            None if self.groups is None else self.groups.next_timeout(),
         )
         return min((each for each in times if each is not None), default=None)
 
@@ -319,6 +330,7 @@ class Router:
 
     def disconnected(self, connection: Connection, now: float) -> None:
         self.gate.remove(connection)
+        self._leave_group(connection)
         self.children.remove(connection)
         parent = self.parents.get(connection)
         if parent is not None and connection.error.startswith("rejected"):
@@ -357,10 +369,15 @@ class Router:
         if isinstance(message, Interest) and connection in self.children:
             self.children.set_interest(*(connection, message.epoch, message.queries, message.queue))
         elif isinstance(message, InForce) and connection in self.parents:
+            self._leave_group(connection)
             self.parents.put_in_force(connection, message, now)
             self.membership.search.report_success()
-        else:
+        elif self.groups is None or not self.groups.take_message(connection, message, now):
             raise ProtocolError(f"an unexpected message: {type(message).__name__}")
+
+    def _leave_group(self, connection: Connection) -> None:
+        if self.groups is not None:
+            self.groups.receiver.leave(connection)
 
     def _take_refusal(self, connection: Connection, refusal: Refused, now: float) -> None:
         """Request more than a refused query, or look for another parent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from plugins.dcp.connection import Connection
 from plugins.dcp.router import Router
 
 
@@ -25,13 +26,14 @@ def make_snapshot(router: Router) -> dict[str, object]:
         "sequences": len(router.sequences),
         "refused_sequences": router.sequences.refused + sum(c.buffer.refused for c in children),
         "parents": [
-            {**each.connection.path.snapshot(), **each.connection.snapshot()}
+            {**each.connection.path.snapshot(), **describe_connection(each.connection)}
             for each in router.parents
         ],
         "children": [
-            {"name": each.name, "withheld": each.withheld, **each.connection.snapshot()}
+            {"name": each.name, "withheld": each.withheld, **describe_connection(each.connection)}
             for each in router.children
         ],
+        **({} if router.groups is None else {"groups": router.groups.snapshot()}),
         "beacon_delays_ms": dict(membership.beacons.delays),
         "nacks": router.nacks,
         "passed": sum(each.passed for each in receivers),
@@ -40,4 +42,19 @@ def make_snapshot(router: Router) -> dict[str, object]:
         "rejected": router.rejected,
         "disagreements": router.disagreements,
         "handshakes": attrs.asdict(router.endpoint.counts),
+    }
+
+
+def describe_connection(connection: Connection) -> dict[str, object]:
+    buffer = connection.buffer
+    return {
+        "sent": connection.writer.sent,
+        "received": connection.received,
+        "loss": round(connection.liveness.loss, 4),
+        "resent": buffer.repaired,
+        "skipped_bytes": sum(each.sender.skipped_bytes for each in buffer),
+        "dropped_bytes": buffer.dropped_bytes,
+        "malformed": connection.malformed,
+        "unsupported": connection.unsupported,
+        "unknown_sequences": connection.unknown_sequences,
     }

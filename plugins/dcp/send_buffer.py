@@ -13,11 +13,11 @@ from typing import Any, Final
 import attrs
 
 from broker.streams.queue_policy import BLOCK, Admission, IQueuePolicy
-from broker.transport.arq.pacer import Pacer
 from plugins.dcp.control import MOST_SEQUENCES, SequenceStart, encode_message
 from plugins.dcp.event_range import Description, EventRange, SequenceKey, StreamRange
 from plugins.dcp.feedback import MOST_ENDS
 from plugins.dcp.incoming_sequences import encode_opening
+from plugins.dcp.pace import IPace
 from plugins.dcp.packet import ACKREQ, NACK, RETX, STREAM, SYN
 from plugins.dcp.packet_writer import PacketWriter
 from plugins.dcp.parts import MOST_RANGE_BYTES, MissingParts, split_parts
@@ -56,7 +56,7 @@ class SendBuffer:
     def __init__(
         self,
         writer: PacketWriter,
-        pacer: Pacer,
+        pacer: IPace,
         settings: DcpSettings,
         query_epoch: Callable[[], int],
     ) -> None:
@@ -76,7 +76,9 @@ class SendBuffer:
         self.lagging_since: float | None = None
         """Since then the child is behind by more than the buffer."""
         self._writer = writer
-        self._pacer = pacer
+        self.pacer = pacer
+        self.is_carried = False
+        """True while a group sends the waiting ranges (`plugins.dcp.group_sender`)."""
         self._settings = settings
         self._query_epoch = query_epoch
         self._by_key: dict[SequenceKey, OutgoingSequence] = {}
@@ -88,8 +90,9 @@ class SendBuffer:
         """Parts that wait: index and range, body and flags."""
         self._kept: deque[tuple[OutgoingSequence, Sent[EventRange]]] = deque()
         """Sent ranges, the oldest first."""
-        self._kept_bytes = self._kept_count = 0
-        self._waiting_bytes = 0
+        self.kept_bytes = self._kept_count = 0
+        """Of sent ranges that the child has not acknowledged."""
+        self.waiting_bytes = 0
         self._until_ackreq = settings.ack_every
 
     def __iter__(self) -> Iterator[OutgoingSequence]:
@@ -150,7 +153,7 @@ class SendBuffer:
 
     def has_room(self, size: int) -> bool:
         """As the next three, for `IQueuePolicy.admit`."""
-        return self._waiting_bytes + size <= self._settings.send_bytes
+        return self.waiting_bytes + size <= self._settings.send_bytes
 
     def could_fit(self, size: int) -> bool:
         return size <= self._settings.send_bytes
@@ -180,7 +183,7 @@ class SendBuffer:
                 self._changed(sequence, sequence.sender.waiting_bytes)
 
     def _changed(self, sequence: OutgoingSequence, waiting_before: int) -> None:
-        self._waiting_bytes += sequence.sender.waiting_bytes - waiting_before
+        self.waiting_bytes += sequence.sender.waiting_bytes - waiting_before
         if sequence.sender.is_waiting:
             self._ready[sequence.index] = sequence
         else:
@@ -203,7 +206,7 @@ class SendBuffer:
             sequence.is_known = True
             sender = sequence.sender
             before, count = sender.waiting_bytes, sender.kept_count
-            self._kept_bytes -= sender.acknowledge(an)
+            self.kept_bytes -= sender.acknowledge(an)
             self._kept_count -= count - sender.kept_count
             self._changed(sequence, before)
             if len(self._kept) > 2 * self._kept_count + _MOST_STALE:
@@ -240,7 +243,7 @@ class SendBuffer:
 
     def flush(self, now: float) -> None:
         """Write packets as far as the pace allows."""
-        while self._is_waiting and self._pacer.may_send(now):
+        while self._is_waiting and self.pacer.may_send(now):
             if self._parts:
                 index, range_, body, flags = self._parts.popleft()
                 self._write(flags, index, range_.upto, range_.previous, body, now)
@@ -257,7 +260,13 @@ class SendBuffer:
 
     @property
     def _is_waiting(self) -> bool:
-        return bool(self._parts or self._repairs or self._ready or self.control.is_waiting)
+        has_ready = self._ready and not self.is_carried
+        return bool(self._parts or self._repairs or has_ready or self.control.is_waiting)
+
+    @property
+    def has_ready(self) -> bool:
+        """True if ranges wait that were not sent yet."""
+        return bool(self._ready)
 
     def unacknowledged_ends(self) -> list[tuple[int, int]]:
         """Return the ends of the sent ranges of the sequences, for a keep-alive."""
@@ -273,26 +282,49 @@ class SendBuffer:
         return ends[:MOST_ENDS]
 
     def next_timeout(self) -> float | None:
-        return self._pacer.next_send_at() if self._is_waiting else None
+        return self.pacer.next_send_at() if self._is_waiting else None
 
     def _send_next(self, now: float) -> None:
         """Send some packets of the sequence whose turn it is."""
         index = next(iter(self._ready))
         sequence = self._ready.pop(index)
-        sender, pacer = sequence.sender, self._pacer
+        sender, pacer = sequence.sender, self.pacer
         before = sender.waiting_bytes
         opening_bytes = 0 if sequence.is_known else len(sequence.opening)
         room = self._writer.room - len(EVENTS) - opening_bytes
         for _ in range(_TURN):
             item = sender.next_to_send(room, now)
-            if not isinstance(item, Unavailable):
-                self._kept.append((sequence, item))
-                self._kept_bytes += item.range.size
-                self._kept_count += 1
+            self._keep(sequence, item)
             self._send(index, item, now)
             if self._parts or not sender.is_waiting or not pacer.may_send(now):
                 break
         self._changed(sequence, before)
+
+    def _keep(self, sequence: OutgoingSequence, item: Sent[EventRange] | Unavailable) -> None:
+        if not isinstance(item, Unavailable):
+            self._kept.append((sequence, item))
+            self.kept_bytes += item.range.size
+            self._kept_count += 1
+
+    def note_carried(self, key: SequenceKey, upto: int, now: float) -> None:
+        """Note that a group has sent the ranges of a sequence up to an AN."""
+        sequence = self._by_key.get(key)
+        if sequence is None:
+            return
+        sender = sequence.sender
+        before = sender.waiting_bytes
+        if sender.end <= upto:
+            sender.flush_empty()
+        while sender.is_waiting_until(upto):
+            self._keep(sequence, sender.next_to_send(self._writer.room, now))
+        self._changed(sequence, before)
+
+    def repeat_unacknowledged(self, now: float) -> None:
+        """Send again what the child has not acknowledged. It requests what is still missing."""
+        for sequence in self._by_key.values():
+            sender = sequence.sender
+            if sender.kept_count:
+                self.answer(sequence.index, Nack(sender.acknowledged, ()), None, now, 0.0)
 
     def _send(
         self,
@@ -338,7 +370,7 @@ class SendBuffer:
             flags |= ACKREQ
             self._until_ackreq = self._settings.ack_every
         size = self._writer.write(flags, an, previous, now, body, index, self._query_epoch())
-        self._pacer.record_sent(size)
+        self.pacer.record_sent(size)
 
     # ------------------------------------------------------------------ bounds
 
@@ -348,19 +380,19 @@ class SendBuffer:
         while kept:
             sequence, sent = kept[0]
             if sent.is_kept:
-                if self._kept_bytes <= settings.send_bytes and sent.sent_at >= oldest:
+                if self.kept_bytes <= settings.send_bytes and sent.sent_at >= oldest:
                     break
-                self._kept_bytes -= sequence.sender.forget(sent)
+                self.kept_bytes -= sequence.sender.forget(sent)
                 self._kept_count -= 1
             kept.popleft()
-        if self._waiting_bytes <= settings.send_bytes:
-            if self._waiting_bytes <= settings.send_bytes // 2:
+        if self.waiting_bytes <= settings.send_bytes:
+            if self.waiting_bytes <= settings.send_bytes // 2:
                 self.lagging_since = None
             return
         if self.lagging_since is None:
             self.lagging_since = now
         for sequence in list(self._ready.values()):
-            excess = self._waiting_bytes - settings.send_bytes
+            excess = self.waiting_bytes - settings.send_bytes
             if excess <= 0:
                 break
             before = sequence.sender.waiting_bytes

@@ -97,6 +97,10 @@ class SequenceSender(Generic[RangeT]):
     def is_waiting(self) -> bool:
         return bool(self._waiting)
 
+    def is_waiting_until(self, an: int) -> bool:
+        """Return whether a range that ends at or before an AN is the next to send."""
+        return bool(self._waiting) and self._waiting[0].upto <= an
+
     @property
     def kept_count(self) -> int:
         """Sent ranges that are not acknowledged."""

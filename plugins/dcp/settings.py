@@ -52,4 +52,6 @@ class DcpSettings:
     selector: IParentSelector = diverse_selector
     diversity: Mapping[str, str] = attrs.field(factory=dict)
     """Things that fail together with the node: name by kind."""
+    multicast: str = ""
+    """Address and port of the first of `MOST_GROUPS` IP multicast groups; empty: none is used."""
     pacing: ArqSettings = ArqSettings()

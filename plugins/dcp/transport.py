@@ -31,6 +31,7 @@ from broker.transport.socket.udp import format_address, resolve_address
 from broker.transport.view import LinkState
 from plugins.dcp.control import MOST_CANDIDATES
 from plugins.dcp.event_trace import trace_event
+from plugins.dcp.group_sockets import GroupSockets
 from plugins.dcp.leaf_peer import LeafPeer
 from plugins.dcp.mesh.leaf_gate import TicketRules
 from plugins.dcp.operation import operate
@@ -147,6 +148,7 @@ class DcpTransport:
         self._announced: set[Deferred[Marks]] = set()
         """Of interest that does not count yet."""
         self._timer = DeadlineTimer(context.clock, self._handle_timeout)
+        self._groups: GroupSockets | None = None
         self._lookup: RootLookup | None = None
         self._knows_roots = bool(options.roots)
         self._roots: Sequence[str] = options.roots
@@ -159,6 +161,11 @@ class DcpTransport:
         self._host.links = context.open_links(options.udp, self)
         if options.root_name:
             self._lookup = RootLookup(context, options, self._set_roots)
+        if options.multicast:
+            interface = split_host_port(options.udp)[0]
+            self._groups = GroupSockets(
+                context, options.multicast, interface, self._receive_from_groups
+            )
         # Before DNS answers, it is a node that finds no parent.
         self._open_router(options.roots, is_root=options.udp in options.roots)
 
@@ -173,6 +180,7 @@ class DcpTransport:
             *(self._find_roots(addresses, is_root), context.random),
             *(context.wall_clock, context.clock.seconds()),
             is_root=is_root,
+            group_host=self._groups,
         )
         self._host.uses = self._router.endpoint.uses
 
@@ -238,6 +246,8 @@ class DcpTransport:
         for links in opened:
             if links is not None:
                 links.close()
+        if self._groups is not None:
+            self._groups.close()
         self._activate_announced()
         return succeed(None)
 
@@ -298,6 +308,11 @@ class DcpTransport:
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
         if self._router is not None:
             self._router.receive(peer, messages, self._context.clock.seconds())
+            self._changed()
+
+    def _receive_from_groups(self, packets: Sequence[bytes]) -> None:
+        if self._router is not None and self._router.groups is not None:
+            self._router.groups.receive(packets, self._context.clock.seconds())
             self._changed()
 
     def link_changed(self, peer: Hashable, state: LinkState) -> None:

@@ -34,9 +34,11 @@ from broker.streams.contract import (
     ITransportContext,
     ITransportPlugin,
 )
+from broker.streams.group_contract import IGroup, OnGroupDatagrams
 from broker.streams.interest_transport import IInterestTransport, Marks
 from broker.streams.link_key import LinkKey
 from broker.streams.transports import StreamTransports
+from broker.transport.stacks import GroupAddress
 
 
 @attrs.frozen
@@ -218,6 +220,9 @@ class Services:
 
     def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
         raise ConfigurationError(f"{listen} can not be opened")
+
+    def open_group(self, address: GroupAddress, on_datagrams: OnGroupDatagrams) -> IGroup:
+        raise ConfigurationError(f"{address.host} can not be opened")
 
     def find_addresses(self, name: str, port: int) -> Deferred[Sequence[tuple[str, int]]]:
         return succeed(())

@@ -81,8 +81,7 @@ class Membership:
         self._endpoint = endpoint
         self._parents = parents
         self._children = children
-        self.diversity = settings.diversity
-        self._root_count = len(roots)
+        self.diversity, self._root_count = settings.diversity, len(roots)
         self._selector = GuardedSelector(settings.selector)
         self._is_rebalancing = False
         self._fixed_level: int | None = None
@@ -162,8 +161,9 @@ class Membership:
 
     def connected(self, connection: Connection, now: float) -> None:
         if connection.is_dialled:
-            level, clearance = self._fixed_level or 0, self._settings.clearance
-            connection.send_control(Join(self._host.name, level, clearance, self._host.ticket))
+            host, settings, level = self._host, self._settings, self._fixed_level or 0
+            join = Join(host.name, level, settings.clearance, host.ticket, settings.multicast)
+            connection.send_control(join)
 
     def rebalance(self, now: float) -> None:
         """Search for better parents. The present ones end when the new ones have proven
@@ -265,7 +265,7 @@ class Membership:
             return
         self._fixed_level = level
         clearance = min(join.clearance, self._settings.clearance)
-        self._children.add(connection, join.name, clearance)
+        self._children.add(connection, join.name, clearance, join.multicast)
         connection.send_control(encode_standing(self.standing))
         self._children.set_interest(*(connection, message.epoch, message.queries, message.queue))
 

@@ -15,6 +15,7 @@ from plugins.dcp.feedback import decode_ends
 from plugins.dcp.nack_timer import NackSettings
 from plugins.dcp.packet import ACK, KEEPALIVE, NACK, RETX, SYN, Packet
 from plugins.dcp.receiver import ReceiverSettings
+from plugins.dcp.router_snapshot import describe_connection
 from plugins.dcp.settings import DcpSettings
 from tests.plugins.dcp.connection_pipe import DESCRIPTION, KEY, Pipe, make_range, read
 
@@ -267,7 +268,7 @@ def test_an_acknowledgement_ahead_lets_a_lagging_parent_skip() -> None:
     pipe.child.acknowledge_ahead(KEY, pipe.now)
     pipe.run(3.0)
     assert pipe.child_owner.ans == list(range(1, 101))
-    assert pipe.parent.snapshot()["skipped_bytes"] == pipe.sequence.sender.skipped_bytes
+    assert describe_connection(pipe.parent)["skipped_bytes"] == pipe.sequence.sender.skipped_bytes
     assert pipe.sequence.sender.skipped_bytes > 50_000
     packets = [read(data) for receiver, data in pipe.carried if receiver is pipe.child]
     assert sum(each.sequence == 1 for each in packets) < 50

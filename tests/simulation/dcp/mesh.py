@@ -19,6 +19,7 @@ from plugins.dcp.control import to_query
 from plugins.dcp.mesh.leaf_gate import TicketRules
 from plugins.dcp.router import Router
 from plugins.dcp.settings import DcpSettings
+from tests.simulation.dcp.mesh_groups import MeshGroups
 
 PATTERN = "asdi.>"
 EVERYTHING = "true()"
@@ -248,11 +249,13 @@ class MeshNode:
         self._clock = KillableClock(mesh.time.clock)
         self._interest: dict[Hashable, dict[str, str]] = {}
         self._socket: MemoryDatagramSocket = mesh.datagrams.bind(name, self._received)
+        self.groups = MeshGroups(mesh.datagrams, name, self._receive_from_groups)
         self._timer = DeadlineTimer(self._clock, self._handle_timeout)
         self.router = Router(
             *(self, settings, Random(f"{mesh.time.seed} {name}").randbytes, list(mesh.roots)),
             *(mesh.random, mesh.time.wall_clock, mesh.now),
             is_root=is_root,
+            group_host=self.groups,
         )
         self.changed()
 
@@ -272,6 +275,11 @@ class MeshNode:
 
     def close_peer(self, peer: Hashable) -> None:
         """Do nothing."""
+
+    @property
+    def sent(self) -> int:
+        """Datagrams, to groups too."""
+        return self._socket.sent + self.groups.sent
 
     @property
     def sent_bytes(self) -> int:
@@ -332,6 +340,11 @@ class MeshNode:
         if self.is_alive:
             for data, source in batch:
                 self.router.receive(source, [data], self._mesh.now)
+            self.changed()
+
+    def _receive_from_groups(self, packets: Sequence[bytes]) -> None:
+        if self.is_alive and self.router.groups is not None:
+            self.router.groups.receive(packets, self._mesh.now)
             self.changed()
 
     def _handle_timeout(self) -> None:
