@@ -15,7 +15,6 @@ from plugins.dcp.group_host import IGroupHost
 from plugins.dcp.packet import (
     ACKREQ,
     EXTENDED,
-    EXTENDED_BYTES,
     NACK,
     RETX,
     Packet,
@@ -82,7 +81,7 @@ class GroupReceiver:
     def receive(self, data: bytes, now: float) -> None:
         """Handle a packet of whatever sender."""
         group = self._groups.get(int.from_bytes(data[20:24], "big"))
-        if group is None or len(data) < EXTENDED_BYTES + TAG_BYTES:
+        if group is None:
             self.unknown += 1
             return
         try:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from broker.testing.datagram_network import DatagramNetwork, MemoryDatagramSocket
 
+FIRST_GROUP = "239.77.0.1:8771"
 OnPackets = Callable[[Sequence[bytes]], object]
 
 

@@ -11,6 +11,7 @@ from broker.testing.datagram_network import DatagramFaults
 from plugins.dcp.receiver import ReceiverSettings
 from plugins.dcp.settings import DcpSettings
 from tests.simulation.dcp.mesh import ALL, Mesh, MeshNode, modulo
+from tests.simulation.dcp.mesh_groups import FIRST_GROUP
 
 #: Seconds.
 _STEP = 0.05
@@ -76,6 +77,8 @@ class MeshRun:
             children=schedule.children,
             is_static=schedule.is_static,
             receiver=ReceiverSettings(),
+            # From numbers of its own, so that seeds keep their other ones.
+            multicast=Random(f"groups {seed}").choice(("", FIRST_GROUP)),
         )
         faults = DatagramFaults(loss=schedule.loss, jitter=schedule.jitter)
         roots = [f"root{number}" for number in range(schedule.parents)]
