@@ -36,6 +36,17 @@ _STACK = '[stacks.mesh]\nuse = "dcp"\nudp = "127.0.0.1:8770"\n'
             'root_name = "asdi.example"\nparents = "auto"\nloss_target = 0',
             "stacks.mesh.loss_target must be a number from 1e-09 to 0.1",
         ),
+        (
+            'root_name = "asdi.example"\nmulticast = "224.0.0.1:8771"',
+            "stacks.mesh.multicast must be an address in 239.0.0.0/8 and a port such as "
+            '"239.77.0.1:8771", or "", found "224.0.0.1:8771"',
+        ),
+        (
+            'root_name = "asdi.example"\nmulticast = "239.255.255.250:8771"',
+            "239.255.255.250 to the 15th address behind it are not in 239.0.0.0/8",
+        ),
+        ('root_name = "asdi.example"\nmulticast = "239.1.1.1"', "stacks.mesh.multicast must be"),
+        ('root_name = "asdi.example"\nmulticast = 5', "stacks.mesh.multicast must be"),
         ('root_name = "asdi example"', "stacks.mesh.root_name must be a DNS name such as"),
     ],
 )
@@ -43,6 +54,15 @@ def test_options_that_do_not_fit_are_named(options: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as wrong:
         load_text(_STACK + options, "node.toml")
     assert sentence in wrong.value.text and wrong.value.line >= 1
+
+
+def test_groups_need_an_ipv4_address() -> None:
+    text = '[stacks.mesh]\nuse = "dcp"\nroot_name = "asdi.example"\nmulticast = "239.1.1.1:8771"\n'
+    (instance,) = load_text(f'{text}udp = "10.0.0.7:8770"', "node.toml").stacks
+    assert isinstance(instance.options, DcpOptions)
+    assert instance.options.make_settings(clearance=2).multicast == "239.1.1.1:8771"
+    with pytest.raises(ConfigurationError, match=r"IPv4 address in udp, found \[fd00::7\]:8770"):
+        load_text(f'{text}udp = "[fd00::7]:8770"', "node.toml")
 
 
 def test_a_dns_name_stands_for_the_roots() -> None:
