@@ -73,7 +73,7 @@ class Child:
     multicast: str = ""
     """Groups that it can join, as `Join.multicast`."""
     group: GroupSender | None = None
-    """That of which it is a member."""
+    """The group that it is a member of."""
 
     @property
     def has_settled(self) -> bool:
