@@ -169,6 +169,17 @@ def test_changed_interest_leaves_the_group_and_forms_another_one() -> None:
     assert carried(mesh) == len(CHILDREN)
 
 
+def test_children_of_other_clearance_have_a_group_of_their_own() -> None:
+    mesh = Mesh(0, SETTINGS, DatagramFaults(), [ROOT])
+    mesh.add_root(ROOT)
+    for name, clearance in zip(CHILDREN, (2, 2, 0, 0, 1), strict=False):
+        mesh.add(name, children=0, clearance=clearance).subscribe("all", ALL)
+    mesh.run(3.0)
+    flow(mesh, 30)
+    settle(mesh)
+    assert [each["carried"] for each in groups_of(mesh).snapshots()] == [2, 2]
+
+
 def test_there_are_at_most_16_groups() -> None:
     mesh = Mesh(0, SETTINGS, DatagramFaults(), [ROOT])
     mesh.add_root(ROOT)
