@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import unittest
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 
 import msgspec
 import pytest
 from two_parents.messages import Events, Interest, decode
 from two_parents.stop_and_wait import StopAndWait, stop_and_wait
-from two_parents.transport import TwoParents, TwoParentsPlugin, _Child
+from two_parents.transport import TwoParents, TwoParentsPlugin
 
-from broker.event.place import Mark
 from broker.streams.contract import FlowBatch, ITransportContext
 from broker.transport.layer import ILayer
 from broker.transport.stacks import StackSettings
@@ -21,8 +20,6 @@ GOOD = "test_three_nodes_get_each_event_once_and_in_order"
 DAMAGE = "test_damaged_datagrams_damage_no_event"
 FOREIGN = "test_messages_of_strangers_change_nothing"
 FEED = "test_events_of_an_origin_outside_come_by_the_feeder"
-HIDDEN = "test_events_selected_before_a_feeder_knows_new_interest_are_not_hidden"
-WAITED = "test_events_that_waited_for_a_page_are_not_hidden_from_new_subscriptions"
 LATE = "test_subscriptions_that_begin_while_events_flow_get_all_that_follow"
 
 
@@ -49,25 +46,6 @@ class Unfed(TwoParents):
 
     def recovered(self, batch: FlowBatch) -> None:
         """Do nothing."""
-
-
-class Hasty(TwoParents):
-    """Sends by new interest of a child before the feeder selects by it."""
-
-    def _set_child(self, peer: Hashable, interest: Interest) -> None:
-        super()._set_child(peer, interest)
-        child = self._children[peer]
-        if child.awaited is interest:
-            self._adopt([], peer, child, interest)
-
-
-class Unmarked(TwoParents):
-    """Passes on what arrives after the feeder selects by new interest, selected before or not."""
-
-    def _adopt(
-        self, marks: list[Mapping[str, Mark]], peer: Hashable, child: _Child, interest: Interest
-    ) -> None:
-        super()._adopt([], peer, child, interest)
 
 
 class Trusting(TwoParents):
@@ -109,11 +87,6 @@ def test_a_batch_that_an_older_interest_selected_is_found_out(variant: type[TwoP
 
 def test_a_fed_transport_that_passes_nothing_on_is_found_out() -> None:
     assert failures(Unfed, GOOD, FEED) == {FEED}
-
-
-def test_a_batch_that_a_feeder_selected_by_older_interest_is_found_out() -> None:
-    assert failures(Hasty, GOOD, HIDDEN) == {HIDDEN}
-    assert failures(Unmarked, GOOD, WAITED) == {WAITED}
 
 
 def test_trust_in_strangers_is_found_out() -> None:
