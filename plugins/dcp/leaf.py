@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -20,12 +20,12 @@ from broker.streams.links import name_client_links
 from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.socket.datagram_demultiplexer import TAG_BYTES, derive_tag
 from broker.transport.socket.datagram_transport import Address
-from broker.transport.socket.udp import format_address, resolve_address
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import MOST_CANDIDATES, TicketRenewal
 from plugins.dcp.mesh.leaf_gate import TicketRules
 from plugins.dcp.mesh.parent_count import MOST_PARENTS
 from plugins.dcp.options import LEAST_MTU, MOST_MTU
+from plugins.dcp.peer_addresses import PeerAddresses
 from plugins.dcp.router import Router
 from plugins.dcp.settings import DcpSettings
 from plugins.dcp.stack import dcp_links
@@ -53,7 +53,7 @@ class _LeafRouter(Router):
 
 
 @implementer(ILeaf)
-class DcpLeaf:
+class DcpLeaf(PeerAddresses):
     """Router, port and timer of a leaf. It is the host of its router (`IRouterHost`)."""
 
     log = Logger()
@@ -113,16 +113,6 @@ class DcpLeaf:
             self._port.close()
 
     # ------------------------------------------------------------------ for the router
-
-    def describe_peer(self, peer: Hashable) -> str:
-        return format_address(peer)
-
-    def find_peer(self, address: str) -> Hashable | None:
-        try:
-            _, peer = resolve_address(*split_host_port(address))
-            return cast(Hashable, peer)
-        except (OSError, ValueError):
-            return None
 
     def send(self, peer: Hashable, packets: list[bytes]) -> None:
         if not self._has_left:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
@@ -27,7 +27,7 @@ from broker.streams.leaf_contract import ILeafServices, ILeafTransport
 from broker.streams.operation import IOperatedTransport
 from broker.streams.tracing_transport import ITracingTransport, NodePart
 from broker.transport.deadline_timer import DeadlineTimer
-from broker.transport.socket.udp import format_address, resolve_address
+from broker.transport.socket.udp import format_address
 from broker.transport.view import LinkState
 from plugins.dcp.control import MOST_CANDIDATES
 from plugins.dcp.event_trace import trace_event
@@ -36,6 +36,7 @@ from plugins.dcp.leaf_peer import LeafPeer
 from plugins.dcp.mesh.leaf_gate import TicketRules
 from plugins.dcp.operation import operate
 from plugins.dcp.options import DcpOptions
+from plugins.dcp.peer_addresses import PeerAddresses
 from plugins.dcp.root_lookup import RootLookup
 from plugins.dcp.router import Router
 from plugins.dcp.router_host import IRouterHost
@@ -44,7 +45,7 @@ from plugins.dcp.router_snapshot import make_snapshot
 OnActive = Callable[[Marks], object]
 
 
-class _Host:
+class _Host(PeerAddresses):
     """The node, as its router sees it (`IRouterHost`)."""
 
     log = Logger()
@@ -79,16 +80,6 @@ class _Host:
     ) -> None:
         active = self._context.set_link_interest(link, key, interest)
         active.addCallback(on_active).addErrback(self._fail)
-
-    def describe_peer(self, peer: Hashable) -> str:
-        return format_address(peer)
-
-    def find_peer(self, address: str) -> Hashable | None:
-        try:
-            _, peer = resolve_address(*split_host_port(address))
-            return cast(Hashable, peer)
-        except (OSError, ValueError):
-            return None
 
     def report(self, alarm: str) -> None:
         self.log.warn("{instance}: {alarm}", instance=self._context.instance, alarm=alarm)
