@@ -69,8 +69,9 @@ class CarriedEvent(NamedTuple):
 class FlowBatch:
     """A range of a flow: (after, upto] with the events in it, in the order of the origin's log.
 
-    A flow is the events of one origin under one pattern (`broker.event.flow`), whose log the node
-    `origin_node` serves. With `dropped`, queue policies have dropped all events on the way."""
+    A flow is the events of one origin under one pattern (`broker.event.flow`); `origin_node` serves
+    its log. A batch for a link may lack events that nobody behind it wants. With `dropped` it has
+    none: queue policies dropped them on the way."""
 
     flow: str
     origin_node: str
@@ -228,10 +229,9 @@ class ITransportContext(Interface):
         are logged. Until then nothing must be delivered."""
 
     def request_feed() -> bool:
-        """Let the instance's feeder bring all events that this node or its links want, too.
+        """Let the instance's feeder bring all events of its patterns, too, by `recovered`.
 
-        They come by `recovered`. Call it before `set_link_interest`. Return False without a feeder.
-        """
+        Call it before `set_link_interest`. Return False without a feeder."""
 
     def set_link_interest(
         link: Hashable, key: str, interest: CarriedInterest | None
