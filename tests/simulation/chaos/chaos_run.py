@@ -83,6 +83,8 @@ class ChaosRun:
         self._faults = self._archive_faults()
         self.log: list[str] = []
         """Faults with times."""
+        self.carried = 0
+        """Events that the mesh brought."""
 
     def run(self) -> None:
         with (
@@ -122,6 +124,8 @@ class ChaosRun:
             self._settle(publishers, subscribers)
             self._check(subscribers)
             world.check_outcomes()
+            if isinstance(world, MeshWorld):
+                self.carried = world.carried
 
     def _check(self, subscribers: list[Subscriber]) -> None:
         observer, world = self._observer, self._world

@@ -42,6 +42,17 @@ class MeshWorld(NetworkWorld):
         if start:
             self.start(name)
 
+    @property
+    def carried(self) -> int:
+        """Events that the mesh has brought to running nodes since their last starts."""
+        stacks = [
+            stack
+            for name in self.running
+            if (transports := self[name].transports) is not None
+            for stack in transports.snapshot()
+        ]
+        return sum(each["received"] for each in stacks if each["name"] == _STACK)
+
 
 def _address(number: int) -> str:
     return f"127.0.0.1:{_FIRST_PORT + number}"
