@@ -28,7 +28,7 @@ class GroupChildren:
     ) -> None:
         self.refused = 0
         """Groups beyond `MOST_GROUPS`, or without a socket: their children get unicast."""
-        self.deaf = 0
+        self.unreachable = 0
         """Members that did not hear their group, or lagged."""
         self._host = host
         self._settings = settings
@@ -53,8 +53,8 @@ class GroupChildren:
     def flush(self, now: float) -> None:
         """Send the packets of the groups."""
         for group in self._groups.values():
-            for connection in group.take_deaf(now):
-                self.deaf += 1
+            for connection in group.take_unreachable(now):
+                self.unreachable += 1
                 self._retries[connection] = now + _RETRY_SECONDS
                 self._children.leave_group(connection)
             packets = group.flush(now)
@@ -118,4 +118,8 @@ class GroupChildren:
         return [each.snapshot() for each in self._groups.values()]
 
     def snapshot(self) -> dict[str, object]:
-        return {"deaf": self.deaf, "refused": self.refused, "sent_to": self.snapshots()}
+        return {
+            "unreachable": self.unreachable,
+            "refused": self.refused,
+            "sent_to": self.snapshots(),
+        }

@@ -26,7 +26,7 @@ from plugins.dcp.settings import DcpSettings
 _REQUEST_SECONDS: Final = 0.25
 #: A member that answers none of so many requests, in so many seconds, does not hear the group.
 _MOST_UNANSWERED: Final = 4
-_DEAF_SECONDS: Final = 2.0
+_UNREACHABLE_SECONDS: Final = 2.0
 #: Seconds after which ranges without events leave alone.
 _EMPTY_SECONDS: Final = 1.0
 _NEVER: Final = float("-inf")
@@ -64,11 +64,11 @@ class GroupMember:
         return True
 
     @property
-    def deaf_at(self) -> float | None:
+    def unreachable_at(self) -> float | None:
         """Return the time at which it counts as one that does not hear the group."""
         if self.asked_since is None or self.unanswered < _MOST_UNANSWERED:
             return None
-        return self.asked_since + _DEAF_SECONDS
+        return self.asked_since + _UNREACHABLE_SECONDS
 
 
 class _GroupWriter(PacketWriter):
@@ -176,7 +176,7 @@ class GroupSender:
             message = Group(self.id, self.number, self._key, tuple(starts))
             member.connection.send_control(message)
 
-    def take_deaf(self, now: float) -> list[Connection]:
+    def take_unreachable(self, now: float) -> list[Connection]:
         """Carry the events of members that have answered, and return those that do not hear the
         group, or lag: their connections repeat what is not acknowledged."""
         most = self._settings.send_bytes // 2
@@ -185,9 +185,9 @@ class GroupSender:
             buffer = connection.buffer
             if member.take_answers() and not member.is_carried and not buffer.has_ready:
                 member.is_carried = buffer.is_carried = True
-            deaf_at = member.deaf_at
-            is_deaf = deaf_at is not None and now >= deaf_at
-            if is_deaf or (member.is_carried and buffer.kept_bytes > most):
+            unreachable_at = member.unreachable_at
+            is_unreachable = unreachable_at is not None and now >= unreachable_at
+            if is_unreachable or (member.is_carried and buffer.kept_bytes > most):
                 found.append(connection)
         if not found and self._buffer.waiting_bytes > most:
             # The others do not wait for the slowest one.
@@ -247,7 +247,7 @@ class GroupSender:
         return writer.take_packets()
 
     def next_timeout(self) -> float | None:
-        times = [each.deaf_at for each in self._members.values()]
+        times = [each.unreachable_at for each in self._members.values()]
         times += [self._buffer.next_timeout(), self._empty_at]
         return min([each for each in times if each is not None], default=None)
 

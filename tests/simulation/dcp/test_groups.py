@@ -95,7 +95,7 @@ def test_a_child_that_never_hears_the_group_gets_all_at_once_by_unicast() -> Non
     flow(mesh, 230)
     settle(mesh)
     assert carried(mesh) == len(CHILDREN) - 1
-    assert groups_of(mesh).deaf == 1
+    assert groups_of(mesh).unreachable == 1
     # Its events did not wait for the detection.
     assert max(mesh.latencies) < 0.1
 
@@ -107,7 +107,7 @@ def test_a_child_that_hears_the_group_no_more_gets_all_by_unicast() -> None:
     block(mesh, *CHILDREN[:2])
     flow(mesh, 260)
     assert carried(mesh) == len(CHILDREN) - 2
-    assert groups_of(mesh).deaf == 2
+    assert groups_of(mesh).unreachable == 2
     nacks = mesh.nodes[CHILDREN[0]].router.nacks
     flow(mesh, 50)
     assert mesh.nodes[CHILDREN[0]].router.nacks == nacks
@@ -212,7 +212,7 @@ def test_a_slow_child_does_not_slow_the_others() -> None:
 
     mesh.datagrams.filter = passes
     flow(mesh, 60, 1_000)
-    assert (carried(mesh), groups_of(mesh).deaf) == (len(CHILDREN) - 1, 1)
+    assert (carried(mesh), groups_of(mesh).unreachable) == (len(CHILDREN) - 1, 1)
     block(mesh)
     flow(mesh, 30)
     settle(mesh)
