@@ -144,7 +144,8 @@ class OperationAnswers:
 
     def _only_stack(self) -> str:
         names: Sequence[str] = sorted(self._instances())
-        if len(names) != 1:
-            listed = ", ".join(names) or "none"
-            raise UnknownStack(f"name a stack; of those that are operated this node is: {listed}")
+        if not names:
+            raise UnknownStack("no stack of this node is a mesh, or can be operated otherwise")
+        if len(names) > 1:
+            raise UnknownStack(f"name one of the stacks of this node: {', '.join(names)}")
         return names[0]

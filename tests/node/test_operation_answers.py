@@ -139,7 +139,7 @@ def test_errors_name_the_known_nodes_and_stacks() -> None:
             network.ask(**arguments)
     network.a.is_operated = False
     with pytest.raises(
-        UnknownStack, match="name a stack; of those that are operated this node is: none"
+        UnknownStack, match="no stack of this node is a mesh, or can be operated otherwise"
     ):
         network.ask()
     # Another node has it.
