@@ -14,7 +14,7 @@ from benchmarks.routing.changes import summarise
 from benchmarks.routing.engine import Engine, load_dtds
 from benchmarks.routing.workload import voevents
 from benchmarks.workloads.mix import STANDARD
-from broker.node.service import configure_garbage_collector
+from broker.node.garbage_collection import configure_garbage_collector
 
 _libc = ctypes.CDLL(None)
 

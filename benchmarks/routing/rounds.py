@@ -12,7 +12,7 @@ from lxml import etree
 
 from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.routing.engine import Matched
-from broker.node.service import configure_garbage_collector
+from broker.node.garbage_collection import configure_garbage_collector
 
 
 @attrs.frozen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import time
@@ -21,14 +20,12 @@ from twisted.logger import Logger
 from broker.cluster.dialler import build_dialler
 from broker.cluster.listener import NetworkListener
 from broker.config import Settings
-from broker.errors import BrokerError, ConfigurationError
+from broker.errors import BrokerError
 from broker.node.child_processes import ChildProcesses, build_child_processes
-from broker.node.metrics import build_metrics_site
+from broker.node.garbage_collection import configure_garbage_collector
 from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
 from broker.node.threads import ReactorThreads
 from broker.transport.socket.tcp import TcpChannelFactory
-
-GC_THRESHOLDS = (10_000, 10, 10)
 
 
 def use_monotonic_time(reactor: Any) -> None:
@@ -37,17 +34,6 @@ def use_monotonic_time(reactor: Any) -> None:
     A step of Twisted's wall clock would delay every timer.
     """
     reactor.seconds = time.monotonic
-
-
-def configure_garbage_collector() -> None:
-    """Collect garbage rarely, and exclude objects that are loaded now.
-
-    At the default threshold, the objects of a pending commit were traced repeatedly, for up to a
-    seventh of the node's time. Objects without cycles need no collector.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
 
 
 class StartupError(SystemExit, Exception):
@@ -101,6 +87,9 @@ class NodeService(Service):
             for text in self._settings.listen.endpoints
         ]
         if self._settings.metrics.endpoint:
+            # Twisted's web server takes a tenth of the time of all imports.
+            from broker.node.metrics import build_metrics_site
+
             endpoint = serverFromString(self._reactor, self._settings.metrics.endpoint)
             listening.append(endpoint.listen(build_metrics_site(node)))
         self._ports = await gatherResults(listening, consumeErrors=True)
@@ -195,15 +184,3 @@ def format_address(address: Any) -> str:
         return os.fsdecode(address.name or b"a socket without a name")
     host = f"[{address.host}]" if ":" in address.host else address.host
     return f"{host}:{address.port}"
-
-
-def check_endpoints(settings: Settings, reactor: Any) -> None:
-    """Raise `ConfigurationError` for an endpoint string that Twisted can not parse."""
-    texts = [*settings.listen.endpoints, *settings.network.listen]
-    if settings.metrics.endpoint:
-        texts.append(settings.metrics.endpoint)
-    for text in texts:
-        try:
-            serverFromString(reactor, text)
-        except (ValueError, TypeError, OSError) as error:
-            raise ConfigurationError(f"endpoint {text!r}: {error}") from None

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from twisted.application.service import IService
+from twisted.internet.endpoints import serverFromString
 from twisted.python import usage
 
 from broker.config import Settings, defaults, load
-from broker.errors import BrokerError
-from broker.node.service import NodeService, check_endpoints
+from broker.errors import BrokerError, ConfigurationError
+from broker.node.garbage_collection import collect_rarely
 
 
 class Options(usage.Options):
@@ -37,6 +38,10 @@ class Options(usage.Options):
 
 
 def makeService(options: Options) -> IService:  # name demanded by Twisted
+    # A wrong configuration is reported without these imports.
+    collect_rarely()
+    from broker.node.service import NodeService
+
     service: IService = NodeService(options.settings, _reactor())
     return service
 
@@ -46,3 +51,15 @@ def _reactor() -> Any:
     from twisted.internet import reactor
 
     return reactor
+
+
+def check_endpoints(settings: Settings, reactor: Any) -> None:
+    """Raise `ConfigurationError` for an endpoint string that Twisted can not parse."""
+    texts = [*settings.listen.endpoints, *settings.network.listen]
+    if settings.metrics.endpoint:
+        texts.append(settings.metrics.endpoint)
+    for text in texts:
+        try:
+            serverFromString(reactor, text)
+        except (ValueError, TypeError, OSError) as error:
+            raise ConfigurationError(f"endpoint {text!r}: {error}") from None

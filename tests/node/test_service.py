@@ -6,7 +6,8 @@ import weakref
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 
-from broker.node.service import GC_THRESHOLDS, configure_garbage_collector, format_address
+from broker.node.garbage_collection import GC_THRESHOLDS, configure_garbage_collector
+from broker.node.service import format_address
 
 
 class Knot:
