@@ -24,7 +24,7 @@ def make_node(
         f'listen = ["tcp:port={MEMBERS}:interface={host.address}"]\n{network}',
         endpoint=f"unix:{node_folder / 'clients'}",
         name=name,
-        inside=("ip", "netns", "exec", host.namespace),
+        namespace=host.namespace,
     )
 
 

@@ -11,11 +11,15 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TypeAlias
 
 from examples.free_ports import free_port
+from tests.system.fork_server import ForkedProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30.0
+
+Process: TypeAlias = "subprocess.Popen[str] | ForkedProcess"
 
 _RUN = "from twisted.scripts.twistd import run; run()"
 
@@ -36,11 +40,11 @@ class NodeProcess:
         endpoint: str = "tcp:port={port}:interface=127.0.0.1",
         prelude: str = "",
         name: str = "tested",
-        inside: Sequence[str] = (),
+        namespace: str = "",
         code: Path = ROOT,
     ) -> None:
-        """`endpoint` is the listening endpoint, `prelude` Python code to run first, `inside` a
-        command prefix, and `code` the tree."""
+        """`endpoint` is the listening endpoint, `prelude` Python code to run first, `namespace` a
+        network namespace, and `code` the tree."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.name = name
@@ -58,9 +62,9 @@ class NodeProcess:
             f'[listen]\nendpoints = ["{endpoint.format(port=self.port)}"]\n{configuration}'
         )
         self._prelude = prelude
-        self._inside = inside
+        self._namespace = namespace
         self.code = code
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Process | None = None
         self._reader: threading.Thread | None = None
         self._lines: list[str] = []
         self._changed = threading.Condition()
@@ -86,22 +90,35 @@ class NodeProcess:
         """`arguments` replace `--config FILE`."""
         options = arguments or ("--config", str(self.settings))
         running = ("--pidfile=twistd.pid",) if daemon else ("-n", "--pidfile=")
-        self._process = subprocess.Popen(
-            [
-                *(*self._inside, sys.executable, "-c", f"{self._prelude}\n{_RUN}"),
-                *(*running, "xmlbroker", *options),
-            ],
+        command = [*running, "xmlbroker", *options]
+        environment = {**os.environ, "PYTHONPATH": str(self.code)}
+        if daemon or self.code != ROOT:
+            self._process = self._start_command(command, environment)
+        else:
+            self._process = ForkedProcess(
+                command,
+                folder=self.folder,
+                environment=environment,
+                prelude=self._prelude,
+                namespace=self._namespace,
+            )
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader.start()
+
+    def _start_command(
+        self, command: Sequence[str], environment: dict[str, str]
+    ) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", f"{self._prelude}\n{_RUN}", *command],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(self.code)},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
         )
-        self._ended = False
-        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
-        self._reader.start()
 
     def start(self) -> None:
         """Wait until the node is ready."""
@@ -125,7 +142,7 @@ class NodeProcess:
         return status
 
     @property
-    def process(self) -> subprocess.Popen[str]:
+    def process(self) -> Process:
         assert self._process is not None
         return self._process
 
@@ -150,7 +167,7 @@ class NodeProcess:
                 if self._ended or not self._changed.wait(patience):
                     raise AssertionError(f"no line with {pattern!r} in\n{''.join(self._lines)}")
 
-    def _read(self, process: subprocess.Popen[str]) -> None:
+    def _read(self, process: Process) -> None:
         assert process.stdout is not None
         with process.stdout as stream:
             for line in stream:

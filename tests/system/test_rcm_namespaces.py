@@ -67,7 +67,7 @@ def make_site(hosts: tuple[Host, ...], number: int, folder: Path, order: str) ->
         f'[stacks.ops-order]\nuse = "rcm"\norder = "{order}"\nsites = {{ {sites} }}\n',
         endpoint=f"unix:{folder / 'clients'}",
         name=name,
-        inside=("ip", "netns", "exec", host.namespace),
+        namespace=host.namespace,
         prelude=KILLER,
     )
 
