@@ -26,6 +26,8 @@ from typing import Any, Final
 from twisted.scripts import twistd
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+#: A package with stacks, as if it was installed.
+EXAMPLE: Final = ROOT / "examples" / "two_parents"
 #: The reactor is not among them: it has descriptors, which processes can not share.
 MODULES: Final = (
     "twisted.internet.epollreactor",
@@ -113,7 +115,7 @@ def _server() -> socket.socket:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.system.fork_server"],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{EXAMPLE}"},
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
         )

@@ -17,7 +17,7 @@ from tests.system.certificates import make_certificate
 from tests.system.network_nodes import LogTail, run_nodes
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.test_start_errors import fail_to_start
-from tests.system.test_two_stacks import PRELUDE, clients, publish
+from tests.system.test_two_stacks import clients, publish
 from tests.system.traffic import Inbox, ask_status, run_within
 
 pytestmark = pytest.mark.system
@@ -54,7 +54,7 @@ class Pair:
                 f'channel = "{channel}"\nlisten = "127.0.0.1:{self.radar[number]}"\n'
                 f"parents = {parents}\n"
             )
-            self.nodes.append(NodeProcess(folder / name, configuration, name=name, prelude=PRELUDE))
+            self.nodes.append(NodeProcess(folder / name, configuration, name=name))
         self.root, self.leaf = self.nodes
 
     def replace_setting(self, node: NodeProcess, old: str, new: str) -> None:

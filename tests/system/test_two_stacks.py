@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -13,6 +14,7 @@ import pytest
 
 from broker.client.asyncio_face import AsyncioClient, connect
 from examples.free_ports import free_port
+from tests.system.fork_server import EXAMPLE
 from tests.system.network_nodes import run_nodes
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.test_start_errors import fail_to_start
@@ -20,10 +22,7 @@ from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, run_within
 
 pytestmark = pytest.mark.system
 
-EXAMPLE = ROOT / "examples" / "two_parents"
 RADAR, BOATS, OTHER = "radar.zbw", "boats.zbw", "other.zbw"
-#: In place of an installed package.
-PRELUDE = f"import sys; sys.path.append({str(EXAMPLE)!r})"
 FAILING = """
 from two_parents.transport import TwoParents
 def receive(self, message, peer):
@@ -47,7 +46,7 @@ def make_nodes(folder: Path, failing: str = "") -> list[NodeProcess]:
             f"parents = {radar[:number]}\n"
             '[streams."boats.>"]\nstack = "boats"\n[stacks.boats]\nuse = "mspaces"\n'
         )
-        prelude = PRELUDE + (FAILING if name == failing else "")
+        prelude = FAILING if name == failing else ""
         nodes.append(NodeProcess(folder / name, configuration, name=name, prelude=prelude))
     return nodes
 
@@ -152,8 +151,9 @@ def test_a_stack_that_can_not_work_stops_the_node_with_one_line(tmp_path: Path) 
 
 def test_the_stacks_of_an_installed_package_are_listed() -> None:
     listed = subprocess.run(
-        [sys.executable, "-c", f"{PRELUDE}; from broker.cli import main; main(['stacks'])"],
+        [sys.executable, "-m", "broker.cli", "stacks"],
         cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(EXAMPLE)},
         capture_output=True,
         text=True,
         timeout=PATIENCE,
