@@ -25,6 +25,7 @@ class TestMspaces(TransportContract, unittest.TestCase):
     plugin = find_plugin(ITransportPlugin, DEFAULT_STACK)
     links = find_stack(DEFAULT_STACK)
     is_default = True
+    seeds = range(1)
 
 
 class TestMspacesInstance(TransportContract, unittest.TestCase):
@@ -61,7 +62,7 @@ class TestOrderingTransport(OrderingTransportContract, unittest.TestCase):
 
 @pytest.mark.soak
 class TestMspacesLong(TestMspaces):
-    seeds = range(2, 20)
+    seeds = range(1, 20)
 
 
 @pytest.mark.soak
