@@ -112,7 +112,6 @@ class Connection:
         self._parts = PartStore()
         self._incoming = IncomingSequences()
         self._acked_at = now
-        self.path.unanswered = 0
 
     # ------------------------------------------------------------------ input
 
@@ -395,5 +394,7 @@ class Connection:
         settings, since = self._settings, self.buffer.lagging_since
         if since is not None and now >= since + settings.lag_seconds:
             return True
-        most = self.liveness.most_lost(settings.least_keepalive, both_ways=True)
+        most = settings.unanswered
+        if self.path.unanswered > most:
+            most = self.liveness.most_lost(settings.least_keepalive, both_ways=True)
         return self.path.unanswered > max(settings.unanswered, most)

@@ -49,4 +49,7 @@ class EpochSteps:
 
     def reached_after(self, epoch: int) -> int:
         """Return the AN behind which an epoch, or a later one, counts; `NEVER`: it does not."""
-        return next((begin for begin, each in self._steps if each >= epoch), NEVER)
+        for begin, each in self._steps:
+            if each >= epoch:
+                return begin
+        return NEVER

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple, Protocol, Self
 
 import attrs
@@ -28,7 +29,7 @@ class SequenceKey(NamedTuple):
     epoch: int
 
 
-class Description(msgspec.Struct, array_like=True, frozen=True):
+class Description(msgspec.Struct, array_like=True, frozen=True, dict=True):
     """A sequence, as a parent describes it to a child."""
 
     flow: str
@@ -38,7 +39,7 @@ class Description(msgspec.Struct, array_like=True, frozen=True):
     begins_after: Mark = _NO_MARK
     """Mark in an earlier epoch: no event of the flow is between it and the sequence's begin."""
 
-    @property
+    @cached_property
     def key(self) -> SequenceKey:
         return SequenceKey(self.flow, self.epoch)
 
@@ -93,7 +94,8 @@ class EventRange:
     entries: Sequence[bytes] = ()
     """The encoded events. Relays forward them as they came."""
     _body: bytes | None = attrs.field(default=None, eq=False, repr=False)
-    _size: int = attrs.field(default=-1, init=False, eq=False, repr=False)
+    size: int = attrs.field(init=False, eq=False, repr=False)
+    """Bytes of the entries."""
     _pieces: tuple[int, Sequence[EventRange]] | None = attrs.field(
         default=None, init=False, eq=False, repr=False
     )
@@ -106,12 +108,9 @@ class EventRange:
             self._body = self.entries[0] if len(self.entries) == 1 else b"".join(self.entries)
         return self._body
 
-    @property
-    def size(self) -> int:
-        """Bytes of the entries."""
-        if self._size < 0:
-            self._size = sum(map(len, self.entries))
-        return self._size
+    @size.default
+    def _add_up(self) -> int:
+        return sum(map(len, self.entries)) if self._body is None else len(self._body)
 
     def pieces(self, room: int) -> Sequence[EventRange]:
         """Return the range cut into parts of at most `room` bytes, or with one event."""

@@ -187,7 +187,7 @@ class GroupSender:
                 member.is_carried = buffer.is_carried = True
             unreachable_at = member.unreachable_at
             is_unreachable = unreachable_at is not None and now >= unreachable_at
-            if is_unreachable or (member.is_carried and buffer.kept_bytes > most):
+            if is_unreachable or (member.is_carried and buffer.sent.bytes > most):
                 found.append(connection)
         if not found and self._buffer.waiting_bytes > most:
             # The others do not wait for the slowest one.

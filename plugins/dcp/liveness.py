@@ -66,6 +66,7 @@ class Liveness:
         self._interval = settings.least_keepalive
         self._peer_interval = 1.0
         self._incoming, self._outgoing = _LossCount(), _LossCount()
+        self._patience = self._find_patience()
 
     @property
     def loss(self) -> float:
@@ -103,6 +104,7 @@ class Liveness:
         if self._incoming.add(sent, received):
             # Else it is late, or repeated.
             self._peer_interval = min(max(interval, 0.01), 60.0)
+            self._patience = self._find_patience()
 
     def record_answer(self, sent: int, received: int) -> None:
         """Record an acknowledgement: packets sent here before its request, and received there."""
@@ -123,6 +125,8 @@ class Liveness:
     @property
     def given_up_at(self) -> float:
         """Return the time at which the peer has been silent for too long."""
+        return self.received_at + self._patience
+
+    def _find_patience(self) -> float:
         count = max(_SILENT_INTERVALS, self.most_lost(self._peer_interval))
-        silence = self._peer_interval * count
-        return self.received_at + max(silence, _LEAST_SILENCE)
+        return max(self._peer_interval * count, _LEAST_SILENCE)

@@ -44,6 +44,7 @@ UNSUPPORTED: Final = UNCHAINED | DIGEST | COMPRESSED
 
 _HEADER = struct.Struct(">HHQQ")
 _EXTENDED = struct.Struct(">HHQQIHH")
+_IDS = struct.Struct(">IHH")
 HEADER_BYTES: Final = _HEADER.size
 EXTENDED_BYTES: Final = _EXTENDED.size
 #: The log stores signed numbers.
@@ -78,14 +79,21 @@ def checksum(data: bytes) -> int:
     return _MODULUS - remainder
 
 
+def encode_extended(
+    flags: int, an: int, previous: int, connection: int, sequence: int, epoch: int
+) -> bytes:
+    """Return an extended header, which nodes send, without a checksum."""
+    head = VERSION << 12 | flags | EXTENDED
+    return _EXTENDED.pack(head, 0, an, previous, connection, sequence, epoch & 0xFFFF)
+
+
 def encode(packet: Packet, *, with_checksum: bool = False) -> bytes:
-    """Return the bytes of a packet, without a tag. Nodes send the extended header."""
-    flags, an, previous, body, connection, sequence, epoch = packet
-    head = VERSION << 12 | flags
+    """Return the bytes of a packet, without a tag."""
+    flags, an, previous, body, *ids = packet
     if flags & EXTENDED:
-        data = _EXTENDED.pack(head, 0, an, previous, connection, sequence, epoch) + body
+        data = encode_extended(flags, an, previous, *ids) + body
     else:
-        data = _HEADER.pack(head, 0, an, previous) + body
+        data = _HEADER.pack(VERSION << 12 | flags, 0, an, previous) + body
     if with_checksum:
         data = data[:2] + checksum(data).to_bytes(2, "big") + data[4:]
     return data
@@ -99,7 +107,7 @@ def decode(data: bytes) -> Packet:
     """
     if len(data) < HEADER_BYTES:
         raise ProtocolError(f"a packet of {len(data)} bytes")
-    head, found = int.from_bytes(data[:2], "big"), int.from_bytes(data[2:4], "big")
+    head, found, an, previous = _HEADER.unpack_from(data)
     if head >> 12 != VERSION:
         raise ProtocolError(f"a packet of version {head >> 12}")
     if found and checksum(data[:2] + b"\0\0" + data[4:]) != found:
@@ -108,10 +116,10 @@ def decode(data: bytes) -> Packet:
     if flags & EXTENDED:
         if len(data) < EXTENDED_BYTES:
             raise ProtocolError(f"a packet of {len(data)} bytes")
-        _, _, an, previous, *ids = _EXTENDED.unpack_from(data)
-        packet = Packet(flags, an, previous, data[EXTENDED_BYTES:], *ids)
+        connection, sequence, epoch = _IDS.unpack_from(data, HEADER_BYTES)
+        body = data[EXTENDED_BYTES:]
+        packet = Packet(flags, an, previous, body, connection, sequence, epoch)
     else:
-        _, _, an, previous = _HEADER.unpack_from(data)
         packet = Packet(flags, an, previous, data[HEADER_BYTES:])
     if an > MOST_AN:
         raise ProtocolError(f"a packet with the AN {an}")

@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from broker.transport.arq.mac import TAG_BYTES, Mac
-from plugins.dcp.packet import (
-    ACKREQ,
-    EXTENDED,
-    EXTENDED_BYTES,
-    KEEPALIVE,
-    STREAM,
-    Packet,
-    encode,
-)
+from plugins.dcp.packet import ACKREQ, EXTENDED_BYTES, KEEPALIVE, STREAM, encode_extended
 
 #: Requests whose answer is expected.
 _MOST_ASKED: Final = 64
@@ -49,10 +41,8 @@ class PacketWriter:
         epoch: int = 0,
     ) -> int:
         """Write a packet, and return its bytes."""
-        packet = Packet(
-            flags | EXTENDED, an, previous, body, self._remote_id, index, epoch & 0xFFFF
-        )
-        data = self._mac.add_tag(encode(packet))
+        header = encode_extended(flags, an, previous, self._remote_id, index, epoch)
+        data = self._mac.add_tag(header + body)
         self._outbox.append(data)
         self.sent += 1
         if flags & ACKREQ:

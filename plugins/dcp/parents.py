@@ -235,9 +235,9 @@ class Parents:
 
     def watch(self, state: SequenceState) -> None:
         """Note whether a range is missing in a sequence. Call it after each call of a receiver."""
+        is_incomplete = state.receiver is not None and state.receiver.is_incomplete
         # The place of an old epoch may have been given to a newer one.
-        is_known = self._sequences.get(state.description.key) is state
-        if is_known and state.receiver is not None and state.receiver.is_incomplete:
+        if is_incomplete and self._sequences.get(state.description.key) is state:
             self._incomplete[state] = None
         else:
             self._incomplete.pop(state, None)

@@ -23,6 +23,7 @@ from plugins.dcp.event_range import IRange
 from plugins.dcp.held_ranges import HeldRanges
 from plugins.dcp.nack_timer import NackSettings, NackTimer
 from plugins.dcp.parent_chain import ParentChain
+from plugins.dcp.parent_chains import ParentChains
 from plugins.dcp.parent_path import ParentPath
 from plugins.dcp.recent_events import Disagreement, FirstCopy, LaterCopy, RecentEvents
 from plugins.dcp.trusted_parts import trusted_parts
@@ -73,7 +74,7 @@ class SequenceReceiver(Generic[RangeT]):
         self.disagreements: list[Disagreement] = []
         """New ones; the owner empties the list."""
         self._parents = parents
-        self._chains: dict[Hashable, ParentChain] = {}
+        self._chains = ParentChains(parents)
         self._held = HeldRanges[RangeT](settings.held_bytes)
         self._recent = RecentEvents() if recent is None else recent
         self._received_at: float | None = None
@@ -92,7 +93,7 @@ class SequenceReceiver(Generic[RangeT]):
 
         A parent without a range yet can not send earlier ones.
         """
-        chain = self._chain_of(parent)
+        chain = self._chains.get(parent)
         chain.epochs.add(an, epoch)
         if not chain.has_begun:
             chain.begin(an)
@@ -101,10 +102,10 @@ class SequenceReceiver(Generic[RangeT]):
     def find_chain(self, parent: Hashable) -> ParentChain | None:
         """Return None for a parent that has sent no part of the sequence, and not stated its
         begin."""
-        return self._chains.get(parent)
+        return self._chains.find(parent)
 
     def remove_parent(self, parent: Hashable, now: float) -> list[RangeT]:
-        self._chains.pop(parent, None)
+        self._chains.remove(parent)
         return self._advance(now)
 
     def receive(
@@ -114,7 +115,7 @@ class SequenceReceiver(Generic[RangeT]):
 
         `is_repeated` is True for a retransmission.
         """
-        path, chain = self._parents[parent], self._chain_of(parent)
+        path, chain = self._parents[parent], self._chains.get(parent)
         path.bytes += range_.size
         if self.current is None:
             self.current = range_.previous
@@ -152,7 +153,7 @@ class SequenceReceiver(Generic[RangeT]):
 
     def receive_end(self, parent: Hashable, an: int, now: float) -> list[RangeT]:
         """Note that a parent has sent all up to an AN."""
-        chain = self._chain_of(parent)
+        chain = self._chains.get(parent)
         if self.current is None or an > self.current + MOST_JUMP or an <= chain.end:
             return []
         chain.count_jump(an, self._parents[parent])
@@ -169,7 +170,7 @@ class SequenceReceiver(Generic[RangeT]):
     ) -> list[RangeT]:
         """Note that a parent can not send a range; `dropped`: it is one event, which a queue policy
         dropped."""
-        chain = self._chain_of(parent)
+        chain = self._chains.get(parent)
         if self.current is None or after >= upto or upto > self.current + MOST_JUMP:
             return []
         chain.add_unavailable(after, upto, self.current, dropped)
@@ -179,7 +180,7 @@ class SequenceReceiver(Generic[RangeT]):
 
     def overlaps(self, parent: Hashable) -> bool:
         """Return whether a parent's chain leads on from the present place, or before it."""
-        chain = self._chains.get(parent)
+        chain = self._chains.find(parent)
         if self.current is None or chain is None:
             # Without a range of this sequence nothing can be missing.
             return self.current is None or not self._chains
@@ -249,9 +250,6 @@ class SequenceReceiver(Generic[RangeT]):
 
     # ------------------------------------------------------------------ chains
 
-    def _chain_of(self, parent: Hashable) -> ParentChain:
-        return self._chains.setdefault(parent, ParentChain())
-
     def _follow_chain(
         self, chain: ParentChain, path: ParentPath, range_: RangeT, now: float, *, is_repeated: bool
     ) -> None:
@@ -310,15 +308,19 @@ class SequenceReceiver(Generic[RangeT]):
             if not self._has_missing_range():
                 self._timer.stop()
                 return delivered
-            end = self._unavailable_end()
+            assert self.current is not None
+            end = self._chains.unavailable_after(self.current, self.required)
             if end is None:
                 break
-            self._note_dropped()
-            self._skip_to(end)
+            dropped = self._chains.find_dropped(self.current)
+            if dropped is not None:
+                self.dropped_events[self.current + 1] = dropped
+            self._skip_to(min(end, self._held.first_begin) if self._held else end)
         if delivered or not self._timer.is_running:
             # The patience with several missing ranges is not that with one after another.
             self._timer.start(now, self._held.first_received_at if self._held else now)
-        if self._is_certain():
+        assert self.current is not None
+        if self._chains.have_passed(self.current, self.required):
             self._timer.set_certain(now)
         return delivered
 
@@ -333,50 +335,16 @@ class SequenceReceiver(Generic[RangeT]):
         current = self.current
         if current is None:
             return False
-        # A parent that selects by an older query may be ahead.
-        required, required_from = self.required.newest, self._required_from
-        return bool(self._held) or any(
-            each.end > current and each.epochs.reached_after(required) <= required_from
-            for each in self._chains.values()
-        )
-
-    def _is_certain(self) -> bool:
-        """Return whether the chain of each live parent has passed the missing range."""
-        assert self.current is not None
-        chains = [self._chains.get(parent) for parent in self._responsive_parents()]
-        return bool(chains) and all(
-            each is not None and each.has_passed(self.current, self.required) for each in chains
-        )
-
-    def _responsive_parents(self) -> list[Hashable]:
-        return [parent for parent, path in self._parents.items() if not path.is_suspect]
-
-    def _unavailable_end(self) -> int | None:
-        """Return the AN up to which no live parent can send events; None: one may."""
-        assert self.current is not None
-        ends: list[int] = []
-        parents = self._responsive_parents()
-        if not parents:
-            return None
-        for parent in parents:
-            chain = self._chains.get(parent)
-            end = None if chain is None else chain.unavailable_after(self.current, self.required)
-            if end is None:
-                return None
-            ends.append(end)
         if self._held:
-            ends.append(self._held.first_begin)
-        return min(ends)
+            return True
+        for each in self._chains:
+            # A parent that selects by an older query may be ahead.
+            if each.end > current and self._selects_by_required(each):
+                return True
+        return False
 
-    def _note_dropped(self) -> None:
-        """Note that queue policies of all parents have dropped the next event."""
-        assert self.current is not None
-        chains = [self._chains.get(parent) for parent in self._responsive_parents()]
-        counts = [None if each is None else each.find_dropped(self.current) for each in chains]
-        known = [each for each in counts if each is not None]
-        if len(known) == len(counts):
-            is_coalesced = all(each.is_coalesced for each in known)
-            self.dropped_events[self.current + 1] = known[0]._replace(is_coalesced=is_coalesced)
+    def _selects_by_required(self, chain: ParentChain) -> bool:
+        return chain.epochs.reached_after(self.required.newest) <= self._required_from
 
     def _skip_to(self, an: int) -> None:
         assert self.current is not None and an > self.current
@@ -387,7 +355,7 @@ class SequenceReceiver(Generic[RangeT]):
     def _pass_missing_range(self, now: float) -> list[RangeT]:
         """Let the next range go on as it is."""
         assert self.current is not None
-        ends = [each.end for each in self._chains.values() if each.end > self.current]
+        ends = [each.end for each in self._chains if each.end > self.current]
         self._skip_to(self._held.first_begin if self._held else min(ends))
         return self._advance(now)
 

@@ -23,6 +23,7 @@ from plugins.dcp.packet_writer import PacketWriter
 from plugins.dcp.parts import MOST_RANGE_BYTES, MissingParts, split_parts
 from plugins.dcp.receiver import Nack
 from plugins.dcp.sender import Sent, SequenceSender, Unavailable
+from plugins.dcp.sent_ranges import SentRanges
 from plugins.dcp.settings import DcpSettings
 
 EVENTS: Final = b"\0"
@@ -30,8 +31,6 @@ PART: Final = b"\1"
 CONTROL_INDEX: Final = 0
 #: Packets of one sequence before another one has its turn.
 _TURN: Final = 16
-#: Acknowledged ranges in the list of kept ones.
-_MOST_STALE: Final = 256
 
 
 @attrs.define(eq=False)
@@ -88,10 +87,7 @@ class SendBuffer:
         self._repairs: deque[tuple[int, Sent[Any] | Unavailable, Sequence[int]]] = deque()
         self._parts: deque[tuple[int, EventRange, bytes, int]] = deque()
         """Parts that wait: index and range, body and flags."""
-        self._kept: deque[tuple[OutgoingSequence, Sent[EventRange]]] = deque()
-        """Sent ranges, the oldest first."""
-        self.kept_bytes = self._kept_count = 0
-        """Of sent ranges that the child has not acknowledged."""
+        self.sent = SentRanges()
         self.waiting_bytes = 0
         self._until_ackreq = settings.ack_every
 
@@ -139,16 +135,21 @@ class SendBuffer:
         self.has_empty |= not range_.size
         sender = sequence.sender
         before = sender.waiting_bytes
+        # A blocked queue takes all: `_keep_bounds` drops what is too much.
+        policy = None if self.policy is BLOCK else self.policy
         for piece in range_.pieces(self._writer.room - len(EVENTS)):
-            if piece.size <= MOST_RANGE_BYTES:
-                admission = self.policy.admit(self, piece.size)
-                is_dropped = admission is Admission.DROPPED and piece.size > 0
+            size = piece.size
+            if size > MOST_RANGE_BYTES:
+                self.dropped_bytes += size
+                sender.pass_missing(piece.upto)
+            elif policy is None:
+                sender.append(piece)
+            else:
+                admission = policy.admit(self, size)
+                is_dropped = admission is Admission.DROPPED and size > 0
                 sender.append(piece.without_events() if is_dropped else piece)
                 self._changed(sequence, before)
                 before = sender.waiting_bytes
-            else:
-                self.dropped_bytes += piece.size
-                sender.pass_missing(piece.upto)
         self._changed(sequence, before)
 
     def has_room(self, size: int) -> bool:
@@ -205,12 +206,9 @@ class SendBuffer:
         if sequence is not None:
             sequence.is_known = True
             sender = sequence.sender
-            before, count = sender.waiting_bytes, sender.kept_count
-            self.kept_bytes -= sender.acknowledge(an)
-            self._kept_count -= count - sender.kept_count
+            before = sender.waiting_bytes
+            self.sent.acknowledge(sender, an)
             self._changed(sequence, before)
-            if len(self._kept) > 2 * self._kept_count + _MOST_STALE:
-                self._kept = deque(each for each in self._kept if each[1].is_kept)
 
     def answer(
         self, index: int, nack: Nack, parts: MissingParts | None, now: float, round_trip: float
@@ -294,17 +292,17 @@ class SendBuffer:
         room = self._writer.room - len(EVENTS) - opening_bytes
         for _ in range(_TURN):
             item = sender.next_to_send(room, now)
-            self._keep(sequence, item)
-            self._send(index, item, now)
+            if isinstance(item, Sent):
+                self.sent.add(sender, item)
+            if sequence.is_known and isinstance(item, Sent) and item.range.size <= room:
+                # The usual case.
+                range_ = item.range
+                self._write(0, index, range_.upto, range_.previous, EVENTS + range_.body, now)
+            else:
+                self._send(index, item, now)
             if self._parts or not sender.is_waiting or not pacer.may_send(now):
                 break
         self._changed(sequence, before)
-
-    def _keep(self, sequence: OutgoingSequence, item: Sent[EventRange] | Unavailable) -> None:
-        if not isinstance(item, Unavailable):
-            self._kept.append((sequence, item))
-            self.kept_bytes += item.range.size
-            self._kept_count += 1
 
     def note_carried(self, key: SequenceKey, upto: int, now: float) -> None:
         """Note that a group has sent the ranges of a sequence up to an AN."""
@@ -316,7 +314,9 @@ class SendBuffer:
         if sender.end <= upto:
             sender.flush_empty()
         while sender.is_waiting_until(upto):
-            self._keep(sequence, sender.next_to_send(self._writer.room, now))
+            item = sender.next_to_send(self._writer.room, now)
+            if isinstance(item, Sent):
+                self.sent.add(sender, item)
         self._changed(sequence, before)
 
     def repeat_unacknowledged(self, now: float) -> None:
@@ -375,16 +375,8 @@ class SendBuffer:
     # ------------------------------------------------------------------ bounds
 
     def _keep_bounds(self, now: float) -> None:
-        settings, kept = self._settings, self._kept
-        oldest = now - settings.send_seconds
-        while kept:
-            sequence, sent = kept[0]
-            if sent.is_kept:
-                if self.kept_bytes <= settings.send_bytes and sent.sent_at >= oldest:
-                    break
-                self.kept_bytes -= sequence.sender.forget(sent)
-                self._kept_count -= 1
-            kept.popleft()
+        settings = self._settings
+        self.sent.keep_bounds(settings.send_bytes, now - settings.send_seconds)
         if self.waiting_bytes <= settings.send_bytes:
             if self.waiting_bytes <= settings.send_bytes // 2:
                 self.lagging_since = None

@@ -112,17 +112,20 @@ class SequenceSender(Generic[RangeT]):
 
     def next_to_send(self, room: int, now: float) -> Sent[RangeT] | Unavailable:
         """Return the next range to send, of at most `room` bytes or with one event."""
-        found = self._pop_waiting()
+        found = self._waiting.popleft()
+        if self._dropped:
+            self._dropped -= 1
         if isinstance(found, Unavailable):
             self.sent_upto = found.upto
             return found
-        head = found
-        if found.size > room:
+        head, size = found, found.size
+        if size > room:
             head, rest = found.split(room)
+            size = head.size
             if rest is not None:
                 self._waiting.appendleft(rest)
                 self._dropped = 0
-        self.waiting_bytes -= head.size
+        self.waiting_bytes -= size
         if head.previous > self.sent_upto:
             # Ranges without events were before it.
             head = head.begin_at(self.sent_upto)

@@ -14,6 +14,7 @@ from plugins.dcp.event_range import Description, EventRange, SequenceKey
 from plugins.dcp.mesh import membership
 from plugins.dcp.mesh.admission import Admission
 from plugins.dcp.mesh.standing import Standing, derive_standing
+from plugins.dcp.parent_chains import ParentChains
 from plugins.dcp.parents import Parents
 from plugins.dcp.receiver import SequenceReceiver
 from plugins.dcp.sender import Sent, SequenceSender, Unavailable
@@ -138,7 +139,7 @@ def range_beyond_own_an() -> Iterator[None]:
         self: Children, state: SequenceState, range_: EventRange, links: Any
     ) -> None:
         if state.receiver is not None:
-            newest = max([range_.upto, *(c.end for c in state.receiver._chains.values())])
+            newest = max([range_.upto, *(each.end for each in state.receiver._chains)])
             range_ = EventRange(range_.previous, newest, range_.events, range_.entries)
         forward(self, state, range_, links)
 
@@ -176,10 +177,10 @@ def in_force_before_covered() -> Iterator[None]:
 def certain_at_first_parent() -> Iterator[None]:
     """A range counts as missing as soon as one parent has passed it."""
 
-    def is_certain(self: Any) -> bool:
-        return any(each.has_passed(self.current, self.required) for each in self._chains.values())
+    def have_passed(self: ParentChains, an: int, required: EpochSteps) -> bool:
+        return any(each.has_passed(an, required) for each in self)
 
-    with patch.object(SequenceReceiver, "_is_certain", is_certain):
+    with patch.object(ParentChains, "have_passed", have_passed):
         yield
 
 
