@@ -19,6 +19,7 @@ from twisted.internet import reactor as the_reactor
 from benchmarks.meshes.documents import DocumentFlow, events
 from benchmarks.meshes.udp_node import PATIENT, UdpNode, call_when
 from broker.errors import ProtocolError
+from broker.node.garbage_collection import configure_garbage_collector
 from broker.streams.contract import FlowBatch
 from plugins.dcp import connection
 from plugins.dcp.event_range import ENTRY, EventRange
@@ -144,6 +145,7 @@ class Feed:
 def main() -> None:
     task = json.loads(sys.stdin.readline())
     feed = Feed()
+    configure_garbage_collector()
     report("ready", address=feed.address)
     router = tuple(json.loads(sys.stdin.readline())["router"])
     reactor.callWhenRunning(feed.start, task, router)

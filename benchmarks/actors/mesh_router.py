@@ -11,6 +11,7 @@ from twisted.internet import reactor as the_reactor
 
 from benchmarks.meshes.matching import EngineMatching
 from benchmarks.meshes.udp_node import PATIENT, UdpNode
+from broker.node.garbage_collection import configure_garbage_collector
 
 reactor = cast(Any, the_reactor)
 
@@ -20,6 +21,7 @@ def start(task: dict[str, Any]) -> None:
     # The matching of the root is a fake, which does not know the queries of the leaves.
     settings = attrs.evolve(PATIENT, is_static=True)
     node = UdpNode(reactor, "router", settings, parents, 1, EngineMatching())
+    configure_garbage_collector()
     print(json.dumps({"says": "ready", "address": node.address}), flush=True)
 
 
