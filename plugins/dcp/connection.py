@@ -36,7 +36,6 @@ from plugins.dcp.liveness import CONTROL_INTERVAL, Liveness
 from plugins.dcp.packet import (
     ACK,
     ACKREQ,
-    EXTENDED,
     FIN,
     KEEPALIVE,
     NACK,
@@ -122,8 +121,8 @@ class Connection:
         try:
             if not self._mac.verify(data):
                 raise ProtocolError("a packet with a wrong tag")
-            packet = decode(data[:-TAG_BYTES])
-            if packet.flags & UNSUPPORTED or not packet.flags & EXTENDED:
+            packet = self._incoming.place(decode(data[:-TAG_BYTES]))
+            if packet.flags & UNSUPPORTED:
                 self.unsupported += 1
                 return
             self._note_received(now)

@@ -26,7 +26,7 @@ from broker.transport.arq.wire import MIN_DATAGRAM_BYTES, NONCE_BYTES, Reason
 from plugins.dcp.connection import Connection
 from plugins.dcp.connection_owner import IConnectionOwner
 from plugins.dcp.leaf_peer import LeafPeer
-from plugins.dcp.packet import EXTENDED, SYN, Packet, decode, encode
+from plugins.dcp.packet import EXTENDED, FIN, SYN, Packet, decode, encode
 from plugins.dcp.settings import DcpSettings
 
 _DIAL_SECONDS: Final = 3.0
@@ -144,8 +144,12 @@ class Endpoint:
         if len(data) < 24:
             self.counts.malformed += 1
             return
-        connection = self._connections.get(int.from_bytes(data[20:24], "big"))
-        is_handshake = not data[1] & 0x40 and bool(data[1] & 0x80) and data[24:26] == b"\0\0"
+        if data[1] & EXTENDED:
+            connection = self._connections.get(int.from_bytes(data[20:24], "big"))
+            is_handshake = data[1] & (SYN | FIN) == SYN and data[24:26] == b"\0\0"
+        else:
+            # It states no connection: a parent has one (D35).
+            connection, is_handshake = self.find_dialled(peer), False
         if connection is not None and connection.peer == peer and not is_handshake:
             was_proven = connection.received > 0
             connection.receive(data, now)

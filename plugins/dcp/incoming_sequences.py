@@ -9,6 +9,7 @@ from broker.errors import ProtocolError
 from plugins.dcp.control import MOST_SEQUENCES, SequenceStart, decode_start
 from plugins.dcp.event_range import Description, SequenceKey
 from plugins.dcp.feedback import MOST_ENDS
+from plugins.dcp.packet import EXTENDED, Packet
 
 _LENGTH: Final = struct.Struct(">H")
 
@@ -49,6 +50,18 @@ class IncomingSequences:
         self._descriptions[index] = description
         self._indexes[description.key] = index
         return True
+
+    def place(self, packet: Packet) -> Packet:
+        """Return a packet with the index of its sequence. The short header has none: it serves a
+        peer with one sequence (D35).
+
+        Raises `ProtocolError` for a short header from a peer with none, or with several.
+        """
+        if packet.flags & EXTENDED:
+            return packet
+        if len(self._descriptions) != 1:
+            raise ProtocolError(f"a short header, and {len(self._descriptions)} sequences")
+        return packet._replace(sequence=next(iter(self._descriptions)))
 
     def find(self, index: int) -> Description | None:
         return self._descriptions.get(index)

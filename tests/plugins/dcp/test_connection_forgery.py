@@ -133,12 +133,18 @@ def test_packets_with_flags_of_later_versions_change_nothing(flags: int, flag: i
     assert (pipe.child.unsupported, pipe.child.malformed) == (1, 0)
 
 
-def test_packets_with_the_short_header_change_nothing() -> None:
+def test_short_headers_beside_several_sequences_change_nothing() -> None:
     pipe = make_pipe()
+    pipe.open_sequence(description=_OTHER)
+    second = pipe.parent.buffer.find(_OTHER.key)
+    assert second is not None
+    pipe.parent.buffer.append(second, make_range(0, 1, 1))
+    pipe.run(2.0)
+    assert len(pipe.child_owner.opened) == 2
     state = state_of(pipe)
     for flags in (0, KEEPALIVE, FIN):
         pipe.child.receive(MAC.add_tag(encode(Packet(flags, 9, 5, b"reason"))), pipe.now)
-    assert state_of(pipe) == state and pipe.child.unsupported == 3
+    assert state_of(pipe) == state and pipe.child.malformed == 3
 
 
 @pytest.mark.parametrize("seed", range(5))

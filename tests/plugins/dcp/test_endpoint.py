@@ -2,18 +2,58 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 
 from broker.transport.arq.mac import TAG_BYTES
 from broker.transport.arq.wire import HELLO, OPEN, REFUSE, Reason, decode_reason
 from plugins.dcp.control import Leaving
-from plugins.dcp.packet import ACK, EXTENDED, FIN, KEEPALIVE, Packet, decode, encode
+from plugins.dcp.packet import (
+    ACK,
+    EXTENDED,
+    FIN,
+    KEEPALIVE,
+    NACK,
+    STREAM,
+    SYN,
+    Packet,
+    decode,
+    encode,
+    encode_extended,
+)
 from plugins.dcp.settings import DcpSettings
+from tests.plugins.dcp.connection_pipe import DESCRIPTION, make_range
 from tests.plugins.dcp.endpoint_network import Network, Node, connect, handshakes_to
 
 #: Accepted connections that are not children's.
 MOST_OTHERS = 32
 MOST_ANSWERS = 8
+
+
+def encode_short(flags: int, an: int, previous: int, *ids: int) -> bytes:
+    """Return a short header for events of a sequence that the child knows, else an extended one."""
+    if flags & (SYN | STREAM | ACK | NACK | KEEPALIVE):
+        return encode_extended(flags, an, previous, *ids)
+    return encode(Packet(flags, an, previous, b""))
+
+
+def test_events_come_with_the_short_header() -> None:
+    network = Network("c", "p")
+    _, accepted = connect(network)
+    sequence = accepted.buffer.open(DESCRIPTION, 0)
+    assert sequence is not None
+    with patch("plugins.dcp.packet_writer.encode_extended", encode_short):
+        for an in range(1, 9):
+            accepted.buffer.append(sequence, make_range(an - 1, an, an))
+            network.run(0.1)
+    assert network["c"].owner.ans == [*range(1, 9)]
+    short = [data for _, to, data in network.carried if to == "c" and not data[1] & EXTENDED]
+    assert len(short) == 7
+    # Of an address without a connection they are of none.
+    network["c"].endpoint.receive("x", short[-1], network.now)
+    assert network["c"].endpoint.counts.unknown_connection == 1
+
 
 # ------------------------------------------------------------------ handshake
 
