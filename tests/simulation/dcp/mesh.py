@@ -20,6 +20,7 @@ from plugins.dcp.mesh.leaf_gate import TicketRules
 from plugins.dcp.router import Router
 from plugins.dcp.settings import DcpSettings
 from tests.simulation.dcp.mesh_groups import MeshGroups
+from tests.simulation.dcp.published_flow import PublishedFlow
 
 PATTERN = "asdi.>"
 EVERYTHING = "true()"
@@ -71,8 +72,7 @@ class Mesh:
         self.datagrams = DatagramNetwork(self.time.clock, seed, faults)
         self.nodes: dict[str, MeshNode] = {}
         self.roots = roots
-        self.published: dict[str, list[tuple[Mark, bytes, float]]] = {}
-        """By flow: mark, document and time of each event."""
+        self.published: dict[str, PublishedFlow] = {}
         self.ends: dict[str, Mark] = {}
         self.gaps: list[Gap] = []
         self.withheld: set[tuple[str, Mark]] = set()
@@ -120,11 +120,11 @@ class Mesh:
         """Let all roots have these events of a flow, perhaps not at once. One that is `withheld`
         from the mesh, the first, is missing there."""
         events = []
-        known = self.published.setdefault(flow, [])
+        known = self.published.setdefault(flow, PublishedFlow())
         for an in ans:
             document = f"{flow}:{epoch}:{an};".encode().ljust(size, b".")
             events.append(CarriedEvent((epoch, an), b"record", document))
-            known.append(((epoch, an), document, self.now))
+            known.add((epoch, an), document, self.now)
         after = self.ends.get(flow, (0, 0))
         upto = epoch, ans[-1]
         self.ends[flow] = upto
@@ -177,21 +177,20 @@ class Mesh:
             node.positions[flow] = batch.upto
         elif not self._fill_gap(node.name, flow, batch):
             self.violations.append(f"{where}: begins before the position {position}")
-        truth = self.published.get(flow, [])
-        documents = {mark: document for mark, document, _ in truth}
+        truth = self.published.get(flow, PublishedFlow())
         for event in batch.events:
-            if documents.get(event.mark) != event.document:
+            document, published_at = truth.events.get(event.mark, (None, 0.0))
+            if document != event.document:
                 self.violations.append(f"{where}: another document for {event.mark}")
+            elif position is not None:
+                self.latencies.append(self.now - published_at)
         node.received += len(batch.events)
         node.dropped += sum(each.events for each in batch.dropped)
-        came = set(marks)
-        for mark, _, published_at in truth:
-            if batch.after < mark <= batch.upto:
-                wanted = node.wants(flow, mark)
-                if wanted and mark not in came and not batch.dropped:
+        if not batch.dropped:
+            came = set(marks)
+            for mark in truth.between(batch.after, batch.upto):
+                if mark not in came and node.wants(flow, mark):
                     self.violations.append(f"{where}: {mark} is missing")
-                if mark in came and position is not None:
-                    self.latencies.append(self.now - published_at)
 
     def _fill_gap(self, node: str, flow: str, batch: FlowBatch) -> bool:
         """Let a late range of an earlier epoch shorten a gap."""
