@@ -12,3 +12,11 @@ def seeds(usual: int, all_of_them: int, first: int = 0) -> list[Any]:
     end = first + usual
     further = range(end, first + all_of_them)
     return [*range(first, end), *(pytest.param(seed, marks=pytest.mark.soak) for seed in further)]
+
+
+def further_cases(*cases: Any) -> list[Any]:
+    """Return the cases of a test for `pytest -m soak` alone; a tuple has one value a parameter."""
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.soak)
+        for case in cases
+    ]

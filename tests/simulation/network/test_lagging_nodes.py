@@ -32,6 +32,8 @@ KEYS = 11
 INTERVAL = 0.005
 #: The link takes about a tenth of the events.
 BYTES_PER_SECOND = 20_000
+#: Events; the queue of a node with a policy never has so many, one without a policy exceeds it.
+LEAST_LAG = 1_200
 
 
 def slow_settings(**limits: int) -> Settings:
@@ -117,50 +119,50 @@ def check(world: NetworkWorld, *readers: Reader) -> None:
     world.check_outcomes()
 
 
-@pytest.mark.parametrize("world", ["one cluster", "two clusters"], indirect=True)
 @pytest.mark.parametrize(
-    ("queue", "reasons"),
+    ("world", "queue", "reasons"),
     [
-        ("drop-oldest", {"slow"}),
-        ("drop-newest", {"slow"}),
-        ("coalesce", {"coalesced"}),
-        (BY_ALTITUDE, {"coalesced"}),
+        ("one cluster", "drop-oldest", {"slow"}),
+        ("two clusters", "drop-newest", {"slow"}),
+        ("one cluster", "coalesce", {"coalesced"}),
+        ("two clusters", BY_ALTITUDE, {"coalesced"}),
     ],
+    indirect=["world"],
 )
 def test_each_event_comes_or_is_reported(
     world: NetworkWorld, queue: str, reasons: set[str]
 ) -> None:
     publisher = Publisher(world.client("publisher", "a"))
     reader = subscribe(world, "reader", queue)
-    publish(world, publisher, 1_200, reader)
+    publish(world, publisher, 800, reader)
     read(world, reader, seconds=20.0)
     check(world, reader)
     check_gaps(reader, read_logs(world))
     assert {gap.reason for gap in reader.gaps} == reasons
     dropped = sum(gap.count for gap in reader.gaps)
-    assert dropped == dropped_between_nodes(world) > 500
+    assert dropped == dropped_between_nodes(world) > 250
 
 
 @pytest.mark.parametrize("queue", ["drop-oldest", "coalesce"])
 def test_the_lag_of_a_node_is_bounded_by_its_queue(world: NetworkWorld, queue: str) -> None:
     publisher = Publisher(world.client("publisher", "a"))
     reader = subscribe(world, "reader", queue)
-    lags = publish(world, publisher, 4_000, reader)
+    lags = publish(world, publisher, 2_500, reader)
     # From a page to the next one, the link carries what waited in its buffer.
-    assert max(lags) < 1_200
+    assert max(lags) < LEAST_LAG
     read(world, reader, seconds=10.0)
     newest = max(event.place.offset for event in reader.events)
-    assert newest == world["a"].event_log.own_end[1] == 4_000
+    assert newest == world["a"].event_log.own_end[1] == 2_500
     check(world, reader)
 
 
 def test_without_a_named_policy_the_lag_grows_and_nothing_is_dropped(world: NetworkWorld) -> None:
     publisher = Publisher(world.client("publisher", "a"))
     reader = subscribe(world, "reader")
-    lags = publish(world, publisher, 5_000, reader)
-    assert max(lags) > 2_000
+    lags = publish(world, publisher, 2_500, reader)
+    assert max(lags) > LEAST_LAG
     read(world, reader, seconds=60.0)
-    assert len(reader.events) == 5_000 and reader.gaps == []
+    assert len(reader.events) == 2_500 and reader.gaps == []
     check(world, reader)
 
 
@@ -170,7 +172,7 @@ def test_one_subscription_without_a_policy_keeps_all_events(world: NetworkWorld)
     publish(world, publisher, 1_000, reader)
     durable = subscribe(world, "durable", durable="d")
     before = dropped_between_nodes(world)
-    publish(world, publisher, 1_000, reader, durable)
+    publish(world, publisher, 600, reader, durable)
     read(world, reader, durable)
     check(world, reader, durable)
     assert before > 0 and durable.gaps == []
@@ -180,7 +182,7 @@ def test_one_subscription_without_a_policy_keeps_all_events(world: NetworkWorld)
     unthrottle(world, "a")
     read(world, reader)
     # An absent durable subscription needs all events too.
-    publish(world, publisher, 300, reader)
+    publish(world, publisher, 200, reader)
     read(world, reader)
     assert dropped_between_nodes(world) == before
     check(world, reader)
@@ -193,17 +195,17 @@ def test_later_subscriptions_recover_the_dropped_events(world: NetworkWorld) -> 
     read(world, reader, seconds=1.0)
     assert reader.subscription is not None
     position = reader.subscription.position
-    publish(world, publisher, 1_500, reader)
+    publish(world, publisher, 900, reader)
     read(world, reader, seconds=20.0)
     check(world, reader)
-    assert sum(gap.count for gap in reader.gaps) > 1_000
+    assert sum(gap.count for gap in reader.gaps) > 400
     unthrottle(world, "a")
     read(world, reader, seconds=20.0)
     later = Reader(world, world.client("later", "b"), start=since(position))
     durable = Reader(world, world.client("durable", "b"), start=since(position), durable="d")
     read(world, reader, later, durable, seconds=30.0)
     for each in (later, durable):
-        assert [event.place.offset for event in each.events] == list(range(6, 1_506))
+        assert [event.place.offset for event in each.events] == list(range(6, 906))
         assert each.gaps == [] and each.error is None
 
 
@@ -260,7 +262,7 @@ def test_restarts_lose_nothing_else(world: NetworkWorld, killed: str) -> None:
     world.kill(killed)
     world.run(2.0)
     world.start(killed)
-    publish(world, publisher, 800, reader)
+    publish(world, publisher, 500, reader)
     read(world, reader, seconds=120.0)
     check(world, reader)
     assert {gap.reason for gap in reader.gaps} <= {"slow", "coalesced"}
@@ -283,7 +285,7 @@ def test_the_flow_of_an_instance_has_its_own_policy(world: NetworkWorld) -> None
     durable = Reader(world, world.client("durable", "b"), BOATS, durable="d")
     world.run_until(lambda: coalescing.is_flowing and durable.is_flowing)
     world.run(3.0)
-    for number in range(1_500):
+    for number in range(800):
         radar.publish("asdi.zbw.tz", altitude=number % KEYS)
         if number % 20 == 0:
             other.publish("other", altitude=number)
@@ -293,14 +295,14 @@ def test_the_flow_of_an_instance_has_its_own_policy(world: NetworkWorld) -> None
     read(world, coalescing, durable)
     check(world, coalescing, durable)
     assert Counter(gap.reason for gap in coalescing.gaps).keys() == {"coalesced"}
-    assert len(durable.events) == 75 and durable.gaps == []
+    assert len(durable.events) == 40 and durable.gaps == []
 
 
 def test_no_gap_reveals_events_above_the_clearance(world: NetworkWorld) -> None:
     """The client may read `med`; the link carries all levels."""
     publisher = Publisher(world.client("publisher", "a"))
     reader = subscribe(world, "reader", "drop-oldest")
-    for number in range(1_500):
+    for number in range(800):
         level = SecurityLevel.LOW if number % 3 else SecurityLevel.MED
         publisher.publish(altitude=number, level=level)
         world.run(INTERVAL)
@@ -308,6 +310,7 @@ def test_no_gap_reveals_events_above_the_clearance(world: NetworkWorld) -> None:
     read(world, reader)
     check(world, reader)
     check_gaps(reader, read_logs(world))
+    assert reader.gaps
 
 
 def test_policies_of_a_node_end_with_its_subscriptions(world: NetworkWorld) -> None:

@@ -83,7 +83,16 @@ def check_gaps(reader: Reader, logs: LogEntries) -> None:
 
 
 @pytest.mark.parametrize(
-    "queue", ["", "drop-oldest", "drop-newest", "coalesce", BY_ALTITUDE, "block"]
+    ("world", "queue"),
+    [
+        ("one cluster", ""),
+        ("two clusters", "drop-oldest"),
+        ("one cluster", "drop-newest"),
+        ("two clusters", "coalesce"),
+        ("one cluster", BY_ALTITUDE),
+        ("two clusters", "block"),
+    ],
+    indirect=["world"],
 )
 def test_each_event_of_another_node_comes_or_is_reported(world: NetworkWorld, queue: str) -> None:
     publisher = Publisher(world.client("publisher", "a"))
@@ -115,6 +124,7 @@ def test_each_event_of_another_node_comes_or_is_reported(world: NetworkWorld, qu
     assert list(installed_policies(world).values()) == [BLOCK]
 
 
+@pytest.mark.parametrize("world", ["two clusters"], indirect=True)
 def test_a_full_queue_ends_a_subscription_to_another_node(world: NetworkWorld) -> None:
     publisher = Publisher(world.client("publisher", "a"))
     # A durable subscription does not become live behind an origin without events.
