@@ -17,11 +17,10 @@ from broker.event.event_id import EventId
 from broker.event.place import Mark
 from examples.free_ports import free_port
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.traffic import Inbox
+from tests.system.traffic import POLL_SECONDS, Inbox
 
 #: The smallest log, of 1 MiB, holds some hundred such events.
 FILLING = "x" * 8_000
-POLL_SECONDS = 0.05
 
 
 def node_settings(

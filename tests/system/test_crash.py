@@ -131,21 +131,22 @@ def test_node_killed_while_idle_starts_a_new_epoch_with_all_events(tmp_path: Pat
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
 def test_stop_commits_and_notifies_clients(by: signal.Signals, tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
-        reasons: list[BrokerError | None] = []
+        reasons: asyncio.Queue[BrokerError | None] = asyncio.Queue()
         async with (
             connect(node.endpoint, client_id="publisher") as client,
             connect(node.endpoint, client_id="watcher") as watcher,
         ):
             # A sending client may get a reset before the reason.
             await watcher.when_connected()
-            watcher.on_state = lambda up, error: None if up else reasons.append(error)
+            watcher.on_state = lambda up, error: None if up else reasons.put_nowait(error)
             inbox = Inbox(await client.subscribe("true()", "crash.>", durable="all"))
             publications = Publications(client)
             publishing = asyncio.create_task(publications.run())
             await publications.until_durable(300)
             await asyncio.to_thread(node.stop, by)
             durable = len(publications.receipts)
-            assert isinstance(reasons[0], ShuttingDown)
+            # The node may be down before this process has read its last message.
+            assert isinstance(await reasons.get(), ShuttingDown)
             logged = read_events(node.data / "log", 1, EVENTS)
             assert durable <= len(logged)
             await asyncio.to_thread(node.start)

@@ -16,7 +16,7 @@ from broker.errors import BrokerError, LogUnavailable
 from examples.free_ports import free_port
 from tests.system.mounts import mounted_tmpfs
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, run_within
+from tests.system.traffic import FLIGHT, POLL_SECONDS, Inbox, ask_status, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -41,6 +41,7 @@ async def until_page(port: int, path: str, status: int) -> str:
             code, text = await asyncio.to_thread(http_request, port, path)
             if code == status:
                 return text
+            await asyncio.sleep(POLL_SECONDS)
 
 
 class ClientCalls:

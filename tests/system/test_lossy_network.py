@@ -18,7 +18,7 @@ from tests.system.namespaces import need_namespaces
 from tests.system.network_nodes import LogTail, address_setting, make_members, make_node, run_nodes
 from tests.system.node_process import NodeProcess
 from tests.system.segment import Segment
-from tests.system.traffic import Inbox, ask_status, run_within
+from tests.system.traffic import POLL_SECONDS, Inbox, ask_status, run_within
 
 pytestmark = pytest.mark.system
 
@@ -213,6 +213,7 @@ def test_events_take_another_route_when_a_gateway_dies_silently(
             link_down = asyncio.create_task(log.wait_for("the link to coast/c1 is down"))
             while not link_down.done():
                 await asyncio.gather(*(each.publish(1) for each in publishers))
+                await asyncio.sleep(POLL_SECONDS)
             for count in (EVENTS // 4, 3):
                 await asyncio.gather(*(each.publish(count) for each in publishers))
                 await wait_for_all(inboxes, publishers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tests.system.namespaces import need_namespaces
 from tests.system.network_nodes import MEMBERS, make_node, run_nodes
 from tests.system.node_process import NodeProcess
 from tests.system.segment import Segment
-from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, run_within
+from tests.system.traffic import FLIGHT, POLL_SECONDS, Inbox, ask_status, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -70,6 +71,7 @@ async def wait_for_parents(node: NodeProcess, *names: str) -> dict[str, Any]:
         state = await mesh_state(node)
         if {each["name"] for each in state["parents"]} == set(names):
             return state
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def check_mesh(nodes: list[NodeProcess], events: int) -> None:

@@ -15,7 +15,7 @@ from broker.order_certificates.signing_key import SigningKey
 from tests.system.network_nodes import run_nodes
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.test_rcm import MESH, NAMES, make_sites, open_sites, wait_until_connected
-from tests.system.traffic import ask_status, run_within
+from tests.system.traffic import POLL_SECONDS, ask_status, run_within
 
 pytestmark = pytest.mark.system
 
@@ -62,7 +62,7 @@ def test_three_sites_prove_an_event_and_a_range_to_a_client(tmp_path: Path) -> N
                 await site.wait_for(60)
             async with asyncio.timeout(PATIENCE):
                 while not await agree(nodes):
-                    pass
+                    await asyncio.sleep(POLL_SECONDS)
             event = sites[0].inbox.events[7]
             document = tmp_path / "event.xml"
             document.write_bytes(event.document)

@@ -20,13 +20,15 @@ from broker.event.order_entry import OrderEntry
 from examples.free_ports import free_port
 from tests.system.network_nodes import run_nodes
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, run_within
+from tests.system.traffic import FLIGHT, POLL_SECONDS, Inbox, ask_status, flight, run_within
 
 pytestmark = pytest.mark.system
 
 NAMES = ("a", "b", "c")
 MESH = [(1, 0), (2, 0), (2, 1)]
 STREAM = "ops.zbw"
+#: A busy machine may delay an event by more than the default, and so make it late.
+PATIENT = 'delta = "5s"\n'
 
 
 def make_addresses(host: str = "127.0.0.1") -> dict[str, str]:
@@ -56,6 +58,7 @@ def make_sites(
             configuration += (
                 '[streams."ops.>"]\nstack = "ops-order"\n'
                 f'[stacks.ops-order]\nuse = "rcm"\norder = "{order}"\nsites = {{ {sites} }}\n'
+                + PATIENT
                 + options(name)
             )
         nodes.append(NodeProcess(folder / name, configuration, name=name))
@@ -115,7 +118,7 @@ async def wait_until_connected(nodes: Sequence[NodeProcess]) -> None:
         for node in nodes:
             others = {each.name for each in nodes} - {node.name}
             while (await statuses(node)) != dict.fromkeys(others, "connected"):
-                pass
+                await asyncio.sleep(POLL_SECONDS)
 
 
 async def compare(node: NodeProcess) -> dict[str, Any]:
@@ -233,6 +236,7 @@ def test_a_node_outside_refuses_the_streams_of_a_group_and_names_its_sites(tmp_p
             with pytest.raises(NotInGroup):
                 while True:
                     await client.publish(STREAM, flight(0), FLIGHT)
+                    await asyncio.sleep(POLL_SECONDS)
             await check_refusals()
             await client.publish("other", flight(0), FLIGHT)
             for site in nodes[:2]:
@@ -271,7 +275,7 @@ def test_a_site_is_admitted_and_removed_by_an_operator(tmp_path: Path) -> None:
             await asyncio.gather(*(site.publish(5) for site in sites))
             async with asyncio.timeout(PATIENCE):
                 while "refusal" not in await find_stack(nodes[2]):
-                    pass
+                    await asyncio.sleep(POLL_SECONDS)
             with pytest.raises(NotInGroup, match="is not admitted .*; its sites: a, b"):
                 await stack.enter_async_context(open_sites(nodes[2:]))
             found = await asyncio.to_thread(
@@ -297,6 +301,7 @@ def test_a_site_is_admitted_and_removed_by_an_operator(tmp_path: Path) -> None:
                 async with asyncio.timeout(PATIENCE):
                     while True:
                         await sites[2].publish(1)
+                        await asyncio.sleep(POLL_SECONDS)
             await sites[0].publish(5)
             await sites[1].wait_for(30)
             # An admission alone brings it back.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FLIGHT = EventType("flight", "1.0")
 STREAM = "roaming.flights"
+#: Between questions to a node, which would take all processors otherwise.
+POLL_SECONDS = 0.05
 
 
 def flight(number: int, altitude: int = 300, filling: str = "") -> bytes:
