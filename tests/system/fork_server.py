@@ -1,7 +1,7 @@
-"""A process that has imported a node's modules and forks for each node that a test starts.
+"""A process that has imported all modules, and forks for each node and command that a test starts.
 
-The imports are nine tenths of a node's start. A test that looks at the start itself starts its node
-with a command of its own.
+The imports are nine tenths of their start. Daemons, nodes of older trees and examples start as
+usual.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TextIO, TypeAlias
 
 from twisted.scripts import twistd
+
+from broker.cli import main as run_xmlbroker
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: A package with stacks, as if it was installed.
@@ -36,7 +39,20 @@ MODULES: Final = (
     "twisted.plugins.xmlbroker_rcm",
     "broker.node.tap",
     "broker.node.service",
+    "broker.client.asyncio_face",
+    "broker.cli.explain",
+    "broker.cli.order",
+    "broker.cli.pub",
+    "broker.cli.recover",
+    "broker.cli.sub",
 )
+#: Readers of a pipe get each line at once.
+UNBUFFERED: Final = {"PYTHONUNBUFFERED": "1"}
+Program: TypeAlias = Literal["twistd", "xmlbroker"]
+PROGRAMS: Final[Mapping[Program, Callable[[], object]]] = {
+    "twistd": twistd.run,
+    "xmlbroker": run_xmlbroker,
+}
 #: Bytes of a request, which has a whole environment.
 _MAX_REQUEST: Final = 1 << 20
 #: Of Linux.
@@ -45,19 +61,27 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class ForkedProcess:
-    """A process with `twistd`, and the methods of `subprocess.Popen` that tests of nodes need."""
+    """A process with the methods of `subprocess.Popen` that tests of nodes and commands need."""
 
     def __init__(
         self,
+        program: Program,
         arguments: Sequence[str],
         *,
         folder: Path,
         environment: Mapping[str, str],
         prelude: str = "",
         namespace: str = "",
+        with_input: bool = False,
+        with_errors: bool = False,
     ) -> None:
-        """`prelude` is Python code to run first; `namespace` is a network namespace."""
+        """`prelude` is Python code to run first; `namespace` is a network namespace.
+
+        Without `with_input` the standard input is empty, without `with_errors` standard errors are
+        in `stdout`.
+        """
         request = {
+            "program": program,
             "arguments": list(arguments),
             "folder": str(folder),
             "environment": dict(environment),
@@ -66,27 +90,38 @@ class ForkedProcess:
         }
         self._reports, theirs = _packet_sockets()
         read_end, write_end = os.pipe()
-        with theirs:
-            descriptors = [theirs.fileno(), write_end]
-            socket.send_fds(_server(), [json.dumps(request).encode()], descriptors)
-        os.close(write_end)
-        self.stdout = os.fdopen(read_end, errors="replace")
-        self._returncode: int | None = None
+        self.stdout: TextIO = os.fdopen(read_end, errors="replace")
+        self.stdin: TextIO | None = None
+        self.stderr: TextIO | None = None
+        input_end, error_end = os.open(os.devnull, os.O_RDONLY), os.dup(write_end)
+        if with_input:
+            os.close(input_end)
+            input_end, write = os.pipe()
+            self.stdin = os.fdopen(write, "w")
+        if with_errors:
+            os.close(error_end)
+            read, error_end = os.pipe()
+            self.stderr = os.fdopen(read, errors="replace")
+        descriptors = [theirs.detach(), input_end, write_end, error_end]
+        socket.send_fds(_server(), [json.dumps(request).encode()], descriptors)
+        for each in descriptors:
+            os.close(each)
+        self.returncode: int | None = None
         self.pid = self._read_report()
 
     def poll(self) -> int | None:
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
-        return self._returncode
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit status, negative for a signal. Raises `subprocess.TimeoutExpired`."""
-        if self._returncode is None:
+        if self.returncode is None:
             if not select.select([self._reports], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("twistd", timeout or 0.0)
-            self._returncode = self._read_report()
+                raise subprocess.TimeoutExpired("a forked process", timeout or 0.0)
+            self.returncode = self._read_report()
             self._reports.close()
-        return self._returncode
+        return self.returncode
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
@@ -95,11 +130,33 @@ class ForkedProcess:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
+    def communicate(self, text: str | None = None, timeout: float | None = None) -> tuple[str, str]:
+        """Write a text to standard input; return standard output and errors up to their ends."""
+        with ThreadPoolExecutor(2) as pool:
+            reading = [pool.submit(_read_and_close, each) for each in (self.stdout, self.stderr)]
+            try:
+                if self.stdin is not None:
+                    with suppress(BrokenPipeError), self.stdin:
+                        self.stdin.write(text or "")
+                out, err = [each.result(timeout) for each in reading]
+            except TimeoutError:
+                self.kill()
+                raise
+        self.wait(timeout)
+        return out, err
+
     def _read_report(self) -> int:
         report = self._reports.recv(64)
         if not report:
             raise RuntimeError("the fork server has ended")
         return int(report)
+
+
+def _read_and_close(stream: TextIO | None) -> str:
+    if stream is None or stream.closed:
+        return ""
+    with stream:
+        return stream.read()
 
 
 def _packet_sockets() -> tuple[socket.socket, socket.socket]:
@@ -115,7 +172,7 @@ def _server() -> socket.socket:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.system.fork_server"],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{EXAMPLE}"},
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{EXAMPLE}", **UNBUFFERED},
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
         )
@@ -141,25 +198,25 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, _reap)
     requests = socket.socket(fileno=0)
     while True:
-        message, descriptors, _, _ = socket.recv_fds(requests, _MAX_REQUEST, 2)
+        message, descriptors, _, _ = socket.recv_fds(requests, _MAX_REQUEST, 4)
         if not message:
             return
         if os.fork() == 0:
             break
         for each in descriptors:
             os.close(each)
-    reports, output = descriptors
+    reports, *standard = descriptors
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _die_with_parent()
     if pid := os.fork():
-        _report_on(pid, reports, output)
+        _report_on(pid, reports, standard)
     _die_with_parent()
     os.close(reports)
-    _become_node(json.loads(message), output)
+    _run_program(json.loads(message), standard)
 
 
 def _die_with_parent() -> None:
-    """No node outlives killed tests."""
+    """No process outlives killed tests."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
@@ -169,9 +226,10 @@ def _reap(*_: object) -> None:
             pass
 
 
-def _report_on(pid: int, reports: int, output: int) -> None:
-    """Report the node's process id and exit status, and exit."""
-    os.close(output)
+def _report_on(pid: int, reports: int, standard: Sequence[int]) -> None:
+    """Report a process's id and exit status, and exit."""
+    for each in standard:
+        os.close(each)
     try:
         os.write(reports, b"%d" % pid)
         os.write(reports, b"%d" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
@@ -179,13 +237,11 @@ def _report_on(pid: int, reports: int, output: int) -> None:
         os._exit(0)
 
 
-def _become_node(request: dict[str, Any], output: int) -> None:
-    """Run `twistd`; its exceptions and the end of the interpreter are those of a new process."""
-    with open(os.devnull) as nothing:
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.close(output)
+def _run_program(request: dict[str, Any], standard: Sequence[int]) -> None:
+    """Its exceptions and the end of the interpreter are those of a new process."""
+    for target, source in enumerate(standard):
+        os.dup2(source, target)
+        os.close(source)
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
@@ -193,9 +249,9 @@ def _become_node(request: dict[str, Any], output: int) -> None:
         with open(f"/run/netns/{request['namespace']}") as namespace:
             if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
                 raise OSError(ctypes.get_errno(), "the network namespace can not be entered")
-    sys.argv = ["twistd", *request["arguments"]]
+    sys.argv = [request["program"], *request["arguments"]]
     exec(request["prelude"], {"__name__": "__main__"})
-    twistd.run()
+    PROGRAMS[request["program"]]()
 
 
 if __name__ == "__main__":

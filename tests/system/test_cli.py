@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 
 from broker.identity import hash_secret
 from broker.testing.events import air_traffic
+from tests.system.fork_server import ForkedProcess
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 
 pytestmark = pytest.mark.system
@@ -23,26 +22,21 @@ pytestmark = pytest.mark.system
 VOEVENTS = 300
 
 
-def start_command(node: NodeProcess, *arguments: str, **pipes: Any) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "broker.cli", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "XMLBROKER_NODE": node.endpoint, "PYTHONUNBUFFERED": "1"},
-        text=True,
-        **{
-            "stdin": subprocess.DEVNULL,
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.PIPE,
-            **pipes,
-        },
+def start_command(node: NodeProcess, *arguments: str, with_input: bool = False) -> ForkedProcess:
+    return ForkedProcess(
+        "xmlbroker",
+        arguments,
+        folder=ROOT,
+        environment={**os.environ, "XMLBROKER_NODE": node.endpoint},
+        with_input=with_input,
+        with_errors=True,
     )
 
 
 def run_command(
     node: NodeProcess, *arguments: str, stdin: str | None = None, status: int = 0
 ) -> tuple[str, str]:
-    pipes = {} if stdin is None else {"stdin": subprocess.PIPE}
-    process = start_command(node, *arguments, **pipes)
+    process = start_command(node, *arguments, with_input=stdin is not None)
     out, err = process.communicate(stdin, timeout=2 * PATIENCE)
     assert process.returncode == status, (out[-1000:], err[-1000:])
     assert "Traceback" not in err
@@ -173,7 +167,7 @@ def test_interrupted_subscriber_exits_cleanly_and_resumes(node: NodeProcess) -> 
 
 
 def test_interrupted_publisher_reports_durable_events(node: NodeProcess) -> None:
-    publisher = start_command(node, "pub", "-", stdin=subprocess.PIPE)
+    publisher = start_command(node, "pub", "-", with_input=True)
     subscriber = start_command(node, "sub", "--from", "all", "--count", "1")
     assert publisher.stdin is not None
     publisher.stdin.write("<flight><id>1</id><flightleg/></flight>")
@@ -202,7 +196,7 @@ def test_subscriber_with_a_closed_pipe_exits_quietly(node: NodeProcess) -> None:
 
 
 def test_publisher_survives_a_killed_node(node: NodeProcess) -> None:
-    publisher = start_command(node, "pub", "-", "--timeout", "60", stdin=subprocess.PIPE)
+    publisher = start_command(node, "pub", "-", "--timeout", "60", with_input=True)
     assert publisher.stdin is not None
     for half in (range(500), range(500, 1000)):
         for n in half:

@@ -142,7 +142,7 @@ def engine() -> str:
 
 
 def test_network_example_loses_nothing(tmp_path: Path) -> None:
-    running = network_example(tmp_path / "nodes", "--limit", "1200")
+    running = network_example(tmp_path / "nodes", "--limit", "300")
     output, _ = running.communicate(timeout=8 * PATIENCE)
     assert running.returncode == 0, output
     assert "nothing lost, nothing twice, everything in order" in output
@@ -153,6 +153,7 @@ def test_network_example_loses_nothing(tmp_path: Path) -> None:
     assert not any("Traceback" in log for log in logs)
 
 
+@pytest.mark.soak
 def test_roaming_example_loses_nothing(tmp_path: Path) -> None:
     # Fewer of the small generated events would fit into the smallest log.
     count = 1200 if SHARED_DATA.exists() else 8000
@@ -172,6 +173,7 @@ def test_roaming_example_loses_nothing(tmp_path: Path) -> None:
     assert not any("Traceback" in log for log in logs)
 
 
+@pytest.mark.soak
 def test_mesh_example_loses_nothing(tmp_path: Path) -> None:
     running = network_example(
         *(tmp_path / "nodes", "--events", "1000", "--rate", "100"), module="examples.mesh"

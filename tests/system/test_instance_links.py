@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from tests.system.network_nodes import LogTail, run_nodes
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.previous_version import previous_tree
 from tests.system.test_two_stacks import OTHER, clients, publish
-from tests.system.traffic import Inbox, ask_status, run_within
+from tests.system.traffic import POLL_SECONDS, Inbox, ask_status, run_within
 
 pytestmark = pytest.mark.system
 
@@ -66,6 +67,14 @@ async def peers_of(node: NodeProcess) -> dict[str, dict[str, Any]]:
     return {each["node"]: each for each in links["peers"] if each["linked"]}
 
 
+async def wait_for_peers(node: NodeProcess, *names: str) -> dict[str, dict[str, Any]]:
+    """A busy machine may break a link, which comes about again."""
+    async with asyncio.timeout(PATIENCE):
+        while set(peers := await peers_of(node)) != set(names):
+            await asyncio.sleep(POLL_SECONDS)
+    return peers
+
+
 @pytest.mark.parametrize("transport", ["tcp", "udp"])
 def test_an_instance_has_links_of_its_own_through_a_kill(tmp_path: Path, transport: str) -> None:
     key = write_key(tmp_path)
@@ -74,8 +83,8 @@ def test_an_instance_has_links_of_its_own_through_a_kill(tmp_path: Path, transpo
     async def work() -> None:
         async with clients(first, third) as (publisher, inbox):
             await publish(publisher, inbox, range(20))
-            at_first = await peers_of(first)
-            assert set(at_first) == {"n1", "n2"} and at_first["n2"]["sent"] >= 10
+            at_first = await wait_for_peers(first, "n1", "n2")
+            assert at_first["n2"]["sent"] >= 10
             assert (await peers_of(third))["n0"]["received"] >= 10
             links = (await ask_status(first.endpoint))["network"]["links"]
             assert {each["transport"] for each in links} == {transport} and len(links) == 2
@@ -86,7 +95,7 @@ def test_an_instance_has_links_of_its_own_through_a_kill(tmp_path: Path, transpo
             second.start()
             await tail.wait_for("linked to n1 for the stack radar")
             await publish(publisher, inbox, range(40, 60))
-            assert set(await peers_of(first)) == {"n1", "n2"}
+            await wait_for_peers(first, "n1", "n2")
 
     with run_nodes(nodes, MESH):
         for node in nodes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from broker.order_certificates.signing_key import SigningKey
 from tests.system.network_nodes import run_nodes
 from tests.system.node_process import PATIENCE, NodeProcess
+from tests.system.test_cli import start_command
 from tests.system.test_rcm import MESH, NAMES, make_sites, open_sites, wait_until_connected
 from tests.system.traffic import POLL_SECONDS, ask_status, run_within
 
@@ -21,12 +21,8 @@ pytestmark = pytest.mark.system
 
 
 async def verify(node: NodeProcess, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "broker.cli", "order", "verify", "--node", node.endpoint),
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    output, _ = await process.communicate()
+    process = await asyncio.to_thread(start_command, node, "order", "verify", *arguments)
+    output, _ = await asyncio.to_thread(process.communicate)
     assert process.returncode is not None
     return process.returncode, [json.loads(line) for line in output.splitlines()]
 

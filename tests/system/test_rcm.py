@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -20,6 +18,7 @@ from broker.event.order_entry import OrderEntry
 from examples.free_ports import free_port
 from tests.system.network_nodes import run_nodes
 from tests.system.node_process import PATIENCE, NodeProcess
+from tests.system.test_cli import run_command
 from tests.system.traffic import FLIGHT, POLL_SECONDS, Inbox, ask_status, flight, run_within
 
 pytestmark = pytest.mark.system
@@ -123,12 +122,7 @@ async def wait_until_connected(nodes: Sequence[NodeProcess]) -> None:
 
 async def compare(node: NodeProcess) -> dict[str, Any]:
     """Return the output of `xmlbroker order compare`."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "broker.cli", "order", "compare", "--node", node.endpoint),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    output, _ = await process.communicate()
-    assert process.returncode == 0, output
+    output, _ = await asyncio.to_thread(run_command, node, "order", "compare")
     found: dict[str, Any] = json.loads(output)
     return found
 
@@ -249,14 +243,7 @@ def test_a_node_outside_refuses_the_streams_of_a_group_and_names_its_sites(tmp_p
 
 def change_sites(node: NodeProcess, *arguments: str) -> dict[str, str]:
     """Run `xmlbroker order admit` or `remove`, and return the sites."""
-    done = subprocess.run(
-        [sys.executable, "-m", "broker.cli", "order", *arguments, "--node", node.endpoint],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    sites: dict[str, str] = json.loads(done.stdout)["sites"]
+    sites: dict[str, str] = json.loads(run_command(node, "order", *arguments)[0])["sites"]
     return sites
 
 
