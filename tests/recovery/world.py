@@ -8,6 +8,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import attrs
@@ -77,12 +80,19 @@ class World:
     dtds: Mapping[DtdReference, bytes]
     copies: Counter[tuple[str, Mark]] = attrs.field(factory=Counter)
     """Number of times that `archive_world` wrote each place."""
+    made_from: tuple[int, int] = (0, 0)
+    """Arguments of `make_world`."""
 
     def upto(self, origin: str) -> Mark:
         return max(mark for name, mark in self.events if name == origin)
 
 
 def make_world(seed: int, *, events: int = 120) -> World:
+    return attrs.evolve(_make_world(seed, events), copies=Counter())
+
+
+@lru_cache(maxsize=8)
+def _make_world(seed: int, events: int) -> World:
     rng = random.Random(f"world {seed}")
     found: dict[tuple[str, Mark], LoggedEvent] = {}
     rows: dict[tuple[str, Mark], Row] = {}
@@ -109,7 +119,7 @@ def make_world(seed: int, *, events: int = 120) -> World:
         shipped = CATALOGUE.read(flight.public_id, flight.system_id)
         assert shipped is not None
         dtds[flight] = Dtd.load(flight, shipped, CATALOGUE.read).text
-    return World(dict(sorted(found.items())), rows, dtds)
+    return World(dict(sorted(found.items())), rows, dtds, made_from=(seed, events))
 
 
 def _annotation(row: Row) -> bytes:
@@ -148,8 +158,35 @@ def _document(row: Row, rng: random.Random) -> tuple[Header, bytes]:
 def archive_world(world: World, uri: str, seed: int) -> Archive:
     """Archive in several flushes. Another node writes some of them too, with other stamps: messages
     have moved since."""
+    files, copies = _archived_files(world.made_from, seed)
+    for name, content in files.items():
+        path = Path(uri, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    world.copies.update(copies)
+    return Archive.open(uri)
+
+
+@lru_cache(maxsize=8)
+def _archived_files(
+    made_from: tuple[int, int], seed: int
+) -> tuple[dict[str, bytes], Counter[tuple[str, Mark]]]:
+    """Return the files of an archive, and `World.copies`. Many tests write the same archive."""
+    world = make_world(made_from[0], events=made_from[1])
+    with TemporaryDirectory() as folder:
+        _write_archive(world, folder, seed)
+        root = Path(folder)
+        found = {
+            str(path.relative_to(root)): path.read_bytes()
+            for path in root.rglob("*")
+            if path.is_file()
+        }
+    return found, world.copies
+
+
+def _write_archive(world: World, folder: str, seed: int) -> None:
     rng, moves = random.Random(f"archive {seed}"), random.Random(f"moves {seed}")
-    archive = Archive.open(uri)
+    archive = Archive.open(folder)
     for origin in sorted({name for name, _ in world.events}):
         mine = ArchiveWriter(archive, f"node-{origin}", lambda: BEGIN)
         other = ArchiveWriter(archive, f"keeper-{origin}", lambda: BEGIN)
@@ -166,7 +203,6 @@ def archive_world(world: World, uri: str, seed: int) -> Archive:
                 writer.write(covers, written[writer], world.dtds)
                 world.copies.update((origin, event.mark) for event in flush)
             after = flush[-1].mark
-    return archive
 
 
 def _before_move(event: LoggedEvent, rng: random.Random) -> LoggedEvent:

@@ -62,6 +62,17 @@ def delete_file(path: Path) -> None:
     path.unlink()
 
 
+#: Each damage of one file. The soak has more files.
+each_damage = pytest.mark.parametrize(
+    ("damage", "seed"),
+    [
+        pytest.param(damage, seed, marks=() if seed == number % 3 else pytest.mark.soak)
+        for number, damage in enumerate((truncate_file, flip_bit, empty_file, delete_file))
+        for seed in range(3)
+    ],
+)
+
+
 @pytest.fixture
 def world() -> World:
     return make_world(2)
@@ -81,8 +92,7 @@ def is_reported_missing(report: Report, place: tuple[str, Mark]) -> bool:
     return any(origin == place[0] and a < place[1] <= u for origin, a, u in report.missing_ranges)
 
 
-@pytest.mark.parametrize("damage", [truncate_file, flip_bit, empty_file, delete_file])
-@pytest.mark.parametrize("seed", range(3))
+@each_damage
 def test_an_unreadable_file_is_a_missing_range_and_the_rest_is_found(
     damage: Callable[[Path], None], seed: int, world: World, archive: Archive, tmp_path: Path
 ) -> None:
@@ -106,8 +116,7 @@ def test_an_unreadable_file_is_a_missing_range_and_the_rest_is_found(
     assert again.missing_ranges == report.missing_ranges
 
 
-@pytest.mark.parametrize("damage", [truncate_file, flip_bit, empty_file, delete_file])
-@pytest.mark.parametrize("seed", range(3))
+@each_damage
 def test_places_without_a_manifest_are_missing_and_the_rest_is_found(
     damage: Callable[[Path], None], seed: int, world: World, archive: Archive, tmp_path: Path
 ) -> None:
