@@ -26,7 +26,7 @@ from tests.matching.covering.generated_queries import TEXTS, covers, query
 EVERYWHERE = StreamPattern.parse(">")
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(texts=st.lists(TEXTS, min_size=2, max_size=12, unique=True))
 def test_no_covering_pair_is_excluded(texts: list[str]) -> None:
     queries = [each for each in map(query, texts) if each is not None]

@@ -15,7 +15,7 @@ def _covers(wide: str, narrow: str) -> bool:
     return covers(parse_query(wide, {"p": "urn:p"}), parse_query(narrow, {"p": "urn:p"}))
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(
     documents=st.lists(trees(), min_size=2, max_size=6),
     texts=st.lists(TEXTS, min_size=2, max_size=8, unique=True),
@@ -36,7 +36,7 @@ def test_a_covering_query_matches_all_covered_events(
                     assert also or not matched, (wide.text, narrow.text, document)
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(texts=st.lists(TEXTS, min_size=3, max_size=7, unique=True))
 def test_covering_is_transitive(texts: list[str]) -> None:
     queries = [each for each in map(query, texts) if each is not None]

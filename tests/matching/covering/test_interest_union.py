@@ -38,7 +38,7 @@ def _check_delta(
     assert (before | set(delta.announce)) - set(delta.withdraw) == after
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(
     texts=st.lists(TEXTS, min_size=2, max_size=9, unique=True),
     most=st.sampled_from([1, 2, 3, 100, 100]),

@@ -75,12 +75,17 @@ def test_results_are_correct_while_an_index_is_filled(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
-def test_no_document_waits_for_a_complete_index(flight_dtd: Dtd, form: str) -> None:
+def test_no_document_waits_for_a_complete_index(
+    flight_dtd: Dtd, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    # A third of both bounds, for fewer queries.
+    monkeypatch.setattr(parsed_event_matcher, "MEMBERS_A_DOCUMENT", 833)
+    monkeypatch.setattr("broker.matching.engine.shape_plan.VISITS_A_CALL", 3_333)
     switch = Switch(KnownDtds(flight_dtd), clock=lambda: 0.0)
     everywhere = StreamPattern.parse(">")
     longest: list[int] = []
     held = 0
-    for queries in (3_000, 6_000):
+    for queries in (1_000, 2_000):
         for n in range(held, queries):
             switch.subscribe(everywhere, parse_query(form.format(n, n)))
         held = queries
