@@ -85,6 +85,7 @@ def test_quick_runs_print_tables_and_write_their_figures(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.system
 def test_a_quick_run_of_the_archive_counts_its_written_events(tmp_path: Path) -> None:
     results, data = tmp_path / "results", tmp_path / "data"
@@ -156,6 +157,7 @@ def test_a_quick_run_of_the_line_carries_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.system
 def test_a_quick_run_of_the_mesh_loses_nothing_without_loss(tmp_path: Path) -> None:
     results, data = tmp_path / "results", tmp_path / "data"

@@ -142,7 +142,8 @@ def test_other_formats_are_refused(
 
 def test_a_damaged_format_is_distinguished_from_another_one(tmp_path: Path) -> None:
     LogFile(tmp_path, Retention(), sync=False).close()
-    for bit in range(15 * 8):
+    # Bits of all bytes.
+    for bit in range(0, 15 * 8, 5):
         with lmdb.open(str(tmp_path), max_dbs=MAX_TABLES) as env:
             meta = env.open_db(b"meta")
             with env.begin(write=True) as txn:

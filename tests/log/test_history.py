@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from broker.event.place import Mark, NamedHistory
+from broker.log import history
 from broker.log.commit import Commit, Retention
 from broker.log.history import (
     EPOCH_MS,
     EPOCHS_SINCE_MS,
-    MAX_HISTORIES,
     MAX_RUNS,
     BranchLoss,
     History,
@@ -120,16 +120,19 @@ def test_the_path_to_a_place_gives_the_beginning_of_its_branch() -> None:
     assert chain.find_fork((2, 20), (9, 40), path[:1]) is None
 
 
-def test_histories_survive_a_restart_and_are_bounded(tmp_path: Path) -> None:
+def test_histories_survive_a_restart_and_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MAX_HISTORIES", 30)
     log = started(tmp_path, 3, BEGAN)
     log.commit(
         Commit(histories={"b" * 24: ((8, 7, (6, 5)), (9, 1 << 62, (8, 6)))}), log.bounds.epoch, 0
     )
     log.crash()
-    for second in range(200, 200 + MAX_HISTORIES + 20):
+    for second in range(200, 250):
         log = LogFile(tmp_path, Retention(), wall_clock=lambda now=second: now * 1000)  # type: ignore[misc]
         log.crash()
-    assert len(log.history_chain.histories) == MAX_HISTORIES
+    assert len(log.history_chain.histories) == 30
     assert log.foreign_histories == {"b" * 24: ((8, 7, (6, 5)), (9, 1 << 62, (8, 6)))}
 
 

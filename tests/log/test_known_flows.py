@@ -11,9 +11,10 @@ from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.flow import CarryingPatterns
 from broker.event.place import Mark
+from broker.log import known_flows
 from broker.log.commit import Retention
 from broker.log.event_log import EventLog
-from broker.log.known_flows import MAX_FOREIGN_FLOWS, KnownFlows, with_origin
+from broker.log.known_flows import KnownFlows, with_origin
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent, encode_header
 from broker.log.pending_commit import RelayedEvents
@@ -200,12 +201,13 @@ def test_the_longest_pattern_in_force_decides() -> None:
     assert [e.origin for e in with_origin(events, "own")] == ["own", "own"]
 
 
-def test_flows_of_other_origins_are_bounded() -> None:
+def test_flows_of_other_origins_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_flows, "MAX_FOREIGN_FLOWS", 400)
     flows = KnownFlows("own", {})
     intervals = (((1, 0), None),)
     assert flows.put(f"{OTHER}/s", intervals) and not flows.put(f"{OTHER}/s", intervals)
     assert not flows.put("own/s", intervals)
-    for number in range(1, MAX_FOREIGN_FLOWS):
+    for number in range(1, 400):
         assert flows.put(f"o{number}/s", intervals)
     assert not flows.put("p/s", intervals)
     assert flows.put(f"{OTHER}/s", (((1, 0), (2, 0)),))

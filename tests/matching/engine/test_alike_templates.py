@@ -38,4 +38,4 @@ def work(dtd: Dtd, templates: int) -> int:
 
 
 def test_twice_as_many_templates_are_twice_the_work(flight_dtd: Dtd) -> None:
-    assert work(flight_dtd, 800) < 3 * work(flight_dtd, 400)
+    assert work(flight_dtd, 400) < 3 * work(flight_dtd, 200)

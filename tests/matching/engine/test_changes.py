@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -197,11 +198,12 @@ class ChangingSubscriptions(RuleBasedStateMachine):
 TOTALS: Counter[str] = Counter()
 
 
-def test_results_equal_the_references_after_any_changes() -> None:
+@pytest.mark.parametrize("examples", [3, pytest.param(50, marks=pytest.mark.soak)])
+def test_results_equal_the_references_after_any_changes(examples: int) -> None:
     run_state_machine_as_test(
         ChangingSubscriptions,
         settings=settings(
-            max_examples=5,
+            max_examples=examples,
             stateful_step_count=40,
             derandomize=True,
             suppress_health_check=list(HealthCheck),

@@ -9,6 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
+import pytest
+
 from broker.errors import ConfigurationError, ProtocolError, UnknownStack
 from broker.order_certificates.proof import Outcome, read_event_proof, verify_event
 from broker.order_certificates.signing_key import SigningKey
@@ -133,13 +135,19 @@ class CertificateCase(TransportCase):
 
 class TestHybrid(CertificateCase, unittest.TestCase):
     order = "hybrid"
-    seeds = (0, 1, 2)
 
 
+@pytest.mark.soak
+class TestHybridLong(TestHybrid):
+    seeds = range(1, 10)
+
+
+@pytest.mark.soak
 class TestLogical(CertificateCase, unittest.TestCase):
     order = "logical"
 
 
+@pytest.mark.soak
 class TestRealTime(CertificateCase, unittest.TestCase):
     order = "real-time"
 

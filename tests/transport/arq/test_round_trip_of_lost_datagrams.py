@@ -31,7 +31,7 @@ def test_a_loss_after_a_pause_makes_no_round_trip_of_no_time() -> None:
 
 def test_a_loss_after_a_pause_does_not_bring_the_rate_to_its_least() -> None:
     pair, here, there = one_lost_after_a_pause()
-    count = 10_000
+    count = 2_000
     here._waiting = [bytes(4000)] * count
     start = here.core.sender.pacer.rate
     here.send_more()

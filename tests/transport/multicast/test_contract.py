@@ -220,7 +220,7 @@ def test_a_removed_site_leaves_nothing_behind(fan_out: str) -> None:
         assert network.sites[one].errors == []
 
 
-@pytest.mark.parametrize("seed", seeds(2, 100))
+@pytest.mark.parametrize("seed", seeds(1, 100, first=1))
 @every_fan_out
 def test_any_schedule_of_faults_keeps_order_and_loses_nothing(fan_out: str, seed: int) -> None:
     network = link_sites(fan_out, *TEN[: 4 + seed % 7], seed=seed, datagram_loss=0.05)

@@ -94,7 +94,7 @@ class BothDial(Run):
         assert all(end.driver.is_attached for end in self.ends)
 
 
-@pytest.mark.parametrize("chunk", seeds(3, CHUNKS))
+@pytest.mark.parametrize("chunk", seeds(2, CHUNKS))
 def test_both_dial_and_every_message_arrives_once_and_in_order(chunk: int) -> None:
     size = SEEDS // CHUNKS
     for seed in range(chunk * size, (chunk + 1) * size):
