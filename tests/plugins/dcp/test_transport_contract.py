@@ -6,8 +6,11 @@ import unittest
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from broker.config.stacks import DEFAULT_STACK
 from broker.testing.feeder_contract import FeederContract
+from broker.testing.transport_case import TransportCase
 from broker.testing.transport_contract import TransportContract
 from plugins.dcp.options import DcpOptions
 from plugins.dcp.plugin import dcp_transport
@@ -18,7 +21,7 @@ def address_of(number: int) -> str:
     return f"127.0.0.1:{9000 + number}"
 
 
-class DcpCase(FeederContract, TransportContract):
+class DcpCase(TransportCase):
     plugin = dcp_transport
     links = dcp_links
     link_options = DcpLinkOptions()
@@ -40,13 +43,22 @@ class DcpCase(FeederContract, TransportContract):
         return super().network(seed, count, **options)
 
 
-class TestTwoRoots(DcpCase, unittest.TestCase):
+class TestTwoRoots(FeederContract, TransportContract, DcpCase, unittest.TestCase):
     """With dynamic content."""
 
     roots = fed = (0, 1)
     seeds = (0,)
 
 
-class TestOneStaticRoot(DcpCase, unittest.TestCase):
+class StaticCase(DcpCase):
     content = "static"
     seeds = (1,)
+
+
+class TestOneStaticRoot(FeederContract, StaticCase, unittest.TestCase):
+    """The feeder's part of the contract has queries, restarts and faults."""
+
+
+@pytest.mark.soak
+class TestOneStaticRootLong(FeederContract, TransportContract, StaticCase, unittest.TestCase):
+    """The whole contract."""

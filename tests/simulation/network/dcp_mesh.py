@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import ClassVar
 
 from broker.config.stacks import DEFAULT_STACK
 from broker.testing.datagram_network import DatagramFaults
@@ -32,7 +33,7 @@ class MeshCase(TransportCase):
     plugin = dcp_transport
     links = dcp_links
     link_options = DcpLinkOptions()
-    seeds = (0, 1)
+    seeds: ClassVar[Sequence[int]] = (0, 1)
 
     def node_options(self, number: int) -> DcpOptions:
         """The roots have room for the routers only."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import unittest
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import pytest
 
 from broker.cli.explanation.path_tree import PathStep, find_path_steps
 from broker.config.stacks import DEFAULT_STACK
@@ -20,6 +23,8 @@ def lines_below(steps: Sequence[PathStep], indent: str = "") -> Iterator[str]:
 
 
 class TestMesh(MeshCase, unittest.TestCase):
+    seeds: ClassVar[Sequence[int]] = (0,)
+
     def wait_without(self, network: TransportNetwork, name: str, parent: str) -> None:
         """Wait until a node has given a parent up."""
         network.world.run_until(lambda: parent not in self.parents(network, name), 60.0)
@@ -85,19 +90,18 @@ class TestMesh(MeshCase, unittest.TestCase):
                 world.wait(asking.ask("event-paths", event="nobody"))
 
     def test_a_router_dies_and_comes_back(self) -> None:
-        for seed in self.seeds:
-            for loss in (0.0, 0.2):
-                with self.mesh(seed, DatagramFaults(loss=loss, jitter=0.005)) as network:
-                    requests = {name: network.count_requests(name) for name in LEAVES}
-                    network.kill("n2")
-                    network.publish(20)
-                    for name in LEAVES:
-                        self.wait_without(network, name, "n2")
-                        if not loss:
-                            # The other router has brought all: no page was needed.
-                            self.assertEqual(network.count_requests(name), requests[name], name)
-                    network.world.start("n2")
-                    network.publish(20)
+        for seed, loss in enumerate((0.0, 0.2)):
+            with self.mesh(seed, DatagramFaults(loss=loss, jitter=0.005)) as network:
+                requests = {name: network.count_requests(name) for name in LEAVES}
+                network.kill("n2")
+                network.publish(20)
+                for name in LEAVES:
+                    self.wait_without(network, name, "n2")
+                    if not loss:
+                        # The other router has brought all: no page was needed.
+                        self.assertEqual(network.count_requests(name), requests[name], name)
+                network.world.start("n2")
+                network.publish(20)
 
     def test_a_root_dies_and_comes_back(self) -> None:
         for seed in self.seeds:
@@ -142,3 +146,8 @@ class TestMesh(MeshCase, unittest.TestCase):
                     if name != "n4":
                         network.world.heal("n4", name)
                 network.publish(5)
+
+
+@pytest.mark.soak
+class TestMeshLong(TestMesh):
+    seeds = range(1, 10)

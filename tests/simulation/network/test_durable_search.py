@@ -21,7 +21,7 @@ from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulated_reader import Reader
-from tests.seeds import seeds
+from tests.seeds import further_cases, seeds
 from tests.simulation.network.roaming import Roaming
 
 SEEDS = seeds(1, 3)
@@ -81,7 +81,10 @@ def _record_sent(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("at", "then"), [("a3", "b1"), ("a3", "d1"), ("b1", "c2"), ("d1", "a2")])
+@pytest.mark.parametrize(
+    ("at", "then"),
+    [("a3", "b1"), ("d1", "a2"), *further_cases(("a3", "d1"), ("b1", "c2"))],
+)
 def test_process_without_state_resumes_where_the_last_one_ended(
     seed: int, at: str, then: str
 ) -> None:
@@ -199,8 +202,10 @@ def test_isolated_node_starts_no_new_subscription(seed: int, node: str) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("away", [5.0, 40.0])
-@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(
+    ("away", "restarted"),
+    [(5.0, True), (40.0, False), *further_cases((5.0, False), (40.0, True))],
+)
 def test_search_waits_for_a_partitioned_half_of_the_network(
     seed: int, away: float, restarted: bool
 ) -> None:

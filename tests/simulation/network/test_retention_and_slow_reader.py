@@ -8,9 +8,10 @@ from broker.client.received import STORED
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulated_reader import Reader, name_of, read
+from tests.seeds import seeds
 from tests.simulation.network.test_gaps import overflow_log, short_log
 
-SEEDS = range(4)
+SEEDS = seeds(1, 4)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+from typing import Any
+
 import pytest
 
 from broker.client.received import ALL, Start, last, since, since_time
@@ -10,7 +13,7 @@ from broker.testing.flights import INTERESTS, LogEntry
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulated_reader import Reader, name_of, read, read_logs
-from tests.seeds import seeds
+from tests.seeds import further_cases, seeds
 from tests.simulation.network.other_transport import OtherTransport
 from tests.simulation.network.test_flows import FAST, PATTERN, SLOW, add_node
 from tests.simulation.network.test_gaps import overflow_log, short_log
@@ -19,6 +22,14 @@ SEEDS = seeds(1, 4)
 #: They reach the other nodes without an archive, too.
 RECOVERED = (since(Position()), last(1_000))
 IN_THE_LOG = (ALL, since_time(1))
+
+
+def cases(one: Start, other: Start) -> list[Any]:
+    """Return each pair of start, flows and durable; the further combinations and seeds are for the
+    soak."""
+    usual = [(0, one, False, ""), (0, one, True, "d"), (0, other, False, "d"), (0, other, True, "")]
+    every = product(range(4), (one, other), (False, True), ("", "d"))
+    return [*usual, *further_cases(*(case for case in every if case not in usual))]
 
 
 class LateNode:
@@ -85,10 +96,7 @@ def check_whole_past(late: LateNode, start: Start, durable: str) -> None:
         assert reader.subscription is not None and reader.subscription.warnings == ()
 
 
-@pytest.mark.parametrize("durable", ["", "d"])
-@pytest.mark.parametrize("flows", [False, True])
-@pytest.mark.parametrize("start", IN_THE_LOG)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("seed", "start", "flows", "durable"), cases(*IN_THE_LOG))
 def test_with_an_archive_every_start_gets_the_past_of_all_nodes(
     seed: int, start: Start, flows: bool, durable: str
 ) -> None:
@@ -96,10 +104,7 @@ def test_with_an_archive_every_start_gets_the_past_of_all_nodes(
         check_whole_past(LateNode(world, flows=flows), start, durable)
 
 
-@pytest.mark.parametrize("durable", ["", "d"])
-@pytest.mark.parametrize("flows", [False, True])
-@pytest.mark.parametrize("start", RECOVERED)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("seed", "start", "flows", "durable"), cases(*RECOVERED))
 def test_positions_and_last_events_reach_all_nodes_without_an_archive(
     seed: int, start: Start, flows: bool, durable: str
 ) -> None:
@@ -107,10 +112,7 @@ def test_positions_and_last_events_reach_all_nodes_without_an_archive(
         check_whole_past(LateNode(world, flows=flows), start, durable)
 
 
-@pytest.mark.parametrize("durable", ["", "d"])
-@pytest.mark.parametrize("flows", [False, True])
-@pytest.mark.parametrize("start", IN_THE_LOG)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("seed", "start", "flows", "durable"), cases(*IN_THE_LOG))
 def test_without_an_archive_all_and_times_start_in_the_log_of_the_node(
     seed: int, start: Start, flows: bool, durable: str
 ) -> None:
