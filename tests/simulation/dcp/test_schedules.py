@@ -49,10 +49,10 @@ def test_the_graph_stays_so_for_10_000_operations() -> None:
 
 #: Each with a seed that found it: the search needs no more than 200 from there on.
 QUICK = {
-    previous_before_filtering: 0,
+    previous_before_filtering: 9,
     inverted_level_test: 1,
-    in_force_before_covered: 0,
-    new_epoch_in_old_sequence: 0,
+    in_force_before_covered: 17,
+    new_epoch_in_old_sequence: 20,
 }
 LONG = {
     missing_range_not_passed_on: 1,
