@@ -4,7 +4,7 @@ import tomllib
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.config.key_location import KeyPath, Location, locate_keys
@@ -81,6 +81,7 @@ def _paths(value: Any, path: KeyPath = ()) -> list[KeyPath]:
     return [path, *(each for key, below in inner for each in _paths(below, (*path, key)))]
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(KEY, st.dictionaries(KEY, VALUE, max_size=4), max_size=4))
 def test_every_key_that_the_parser_finds_has_a_place(tables: dict[str, dict[str, str]]) -> None:
     text = ""

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from shutil import copytree
 
 import pytest
 
@@ -17,8 +16,8 @@ from tests.system.traffic import FLIGHT, flight, run_within
 
 pytestmark = pytest.mark.system
 
-STREAMS, HOURS, FLUSHES = 2, 3, 350
-THOUSANDS = STREAMS * HOURS * FLUSHES
+STREAMS, HOURS = 2, 3
+HUNDREDS, THOUSANDS = 50 * STREAMS * HOURS, 350 * STREAMS * HOURS
 #: Maintenance gets a tenth of a busy processor.
 MAINTENANCE_SECONDS = 4 * PATIENCE
 #: Old enough to be settled.
@@ -33,12 +32,12 @@ class UnsyncedDisk(Disk):
         pass
 
 
-def fill(folder: Path) -> int:
-    """Write thousands of uncompacted files of another node; return their events."""
+def fill(folder: Path, files: int) -> Path:
+    """Write uncompacted files of another node, with an event each."""
     archive = Archive.open(str(folder), wall_clock=lambda: LONG_AGO, disk=UnsyncedDisk())
     writer = ArchiveWriter(archive, "aa", lambda: LONG_AGO)
     each = STREAMS * HOURS
-    for flush in range(FLUSHES):
+    for flush in range(files // each):
         made = [
             event(
                 flush * each + n,
@@ -48,13 +47,6 @@ def fill(folder: Path) -> int:
             for n in range(each)
         ]
         writer.write(covering(made), made, {})
-    return each * FLUSHES
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("filled") / "archive"
-    assert fill(folder) == THOUSANDS
     return folder
 
 
@@ -73,10 +65,8 @@ async def publish(node: NodeProcess, first: int, last: int) -> None:
 
 
 @pytest.mark.soak
-def test_thousands_of_small_files_are_compacted_while_the_node_archives(
-    filled: Path, tmp_path: Path
-) -> None:
-    folder = copytree(filled, tmp_path / "archive")
+def test_thousands_of_small_files_are_compacted_while_the_node_archives(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "archive", THOUSANDS)
     assert listed(folder) == stored(folder) == THOUSANDS > 2_000
 
     async def work() -> None:
@@ -100,11 +90,11 @@ def test_thousands_of_small_files_are_compacted_while_the_node_archives(
     assert Verification(archive).run().faults == []
 
 
-def test_old_events_expire_while_the_node_runs(filled: Path, tmp_path: Path) -> None:
-    folder = copytree(filled, tmp_path / "archive")
+def test_old_events_expire_while_the_node_runs(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "archive", HUNDREDS)
     settings = f'[archive]\nlocation = "{folder}"\nevery = 0.5\ncompact = false\nmax_age = "30d"\n'
     with NodeProcess(tmp_path, settings) as node:
         run_within(publish(node, 0, 50))
-        node.await_log(f"0 files merged, {THOUSANDS} expired")
+        node.await_log(f"0 files merged, {HUNDREDS} expired")
         node.stop()
     assert len(everything_in(Archive.open(str(folder), create=False))) == 50

@@ -22,6 +22,7 @@ OPTIONS = (
 )
 
 
+@pytest.mark.soak
 def test_late_lines_are_marked_between_their_neighbours(tmp_path: Path) -> None:
     async def work() -> None:
         sites = Sites(tmp_path, OPTIONS)
