@@ -6,6 +6,7 @@ import unittest
 from typing import Any
 
 import attrs
+import pytest
 from twisted.trial.unittest import TestCase
 
 from broker.testing.stack_contract import StackContract
@@ -32,10 +33,12 @@ class TestRcm(RcmContract, unittest.TestCase):
     pass
 
 
+@pytest.mark.soak
 class TestPlainConnections(RcmContract, unittest.TestCase):
     options = RcmLinkSettings(p2p="tcp")
 
 
+@pytest.mark.soak
 class TestPlainConnectionsWithSuspicion(RcmContract, unittest.TestCase):
     options = RcmLinkSettings(p2p="tcp-suspected")
 
@@ -52,3 +55,7 @@ class TestGroup(RcmContract, unittest.TestCase):
     """Without a channel to the group: all bodies come as repairs or copies."""
 
     options = RcmLinkSettings(fan_out="group", group="239.1.2.3:9000", group_interface="lo")
+
+    @pytest.mark.soak
+    def test_nine_ends_keep_what_the_stack_provides_over_each_fault(self) -> None:
+        super().test_nine_ends_keep_what_the_stack_provides_over_each_fault()
