@@ -10,8 +10,9 @@ from broker.testing.flights import INTERESTS, Interest
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulated_reader import Reader, name_of
+from tests.seeds import seeds
 
-SEEDS = range(4)
+SEEDS = seeds(1, 4)
 #: Seconds until a node counts as dead and the archive has answered.
 SILENCE = 60.0 + 2 * CHECK_INTERVAL + 10.0
 

@@ -6,10 +6,11 @@ from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulated_reader import Reader
+from tests.seeds import further_cases
 from tests.simulation.network.simulated_client import settle
 
 
-@pytest.mark.parametrize(("alone", "suspect"), [(1.1, 1.0), (1.5, 5.0), (2.0, 1.0)])
+@pytest.mark.parametrize(("alone", "suspect"), [(1.5, 5.0), *further_cases((1.1, 1.0), (2.0, 1.0))])
 def test_restarted_leader_does_not_withdraw_its_units_interest(
     alone: float, suspect: float
 ) -> None:

@@ -8,7 +8,7 @@ from broker.testing.simulated_reader import Reader, read
 from tests.seeds import seeds
 from tests.simulation.network.simulated_client import settle
 
-SEEDS = seeds(2, 4)
+SEEDS = seeds(1, 4)
 
 
 def numbers(reader: Reader, publisher: str) -> list[int]:

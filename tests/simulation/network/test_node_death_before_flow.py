@@ -9,7 +9,7 @@ from broker.testing.simulated_reader import Reader, read
 from tests.seeds import seeds
 from tests.simulation.network.simulated_client import settle
 
-SEEDS = seeds(3, 8)
+SEEDS = seeds(1, 8)
 
 
 def add_cluster(world: NetworkWorld, *names: str) -> None:

@@ -27,7 +27,7 @@ from tests.simulation.network.test_ordered_flows import (
     settle,
 )
 
-SEEDS = seeds(2, 10)
+SEEDS = seeds(1, 10)
 PATTERN = "other"
 
 Entry: TypeAlias = tuple[str, Mark] | SiteNotice
