@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from broker.replay.garbage_collection import tune_garbage_collector
+from tests import seeds
 from tests.capability import SHARED_DATA, need
 from tests.drop_in import drop_in
 from tests.skip_rule import SkipRule
@@ -28,6 +29,7 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SkipRule(), "skip-rule")
+    seeds.has_soak = config.option.markexpr != "not soak"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
