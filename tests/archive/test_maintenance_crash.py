@@ -16,7 +16,7 @@ from broker.archive.verification import Verification
 from broker.archive.writer import ArchiveWriter
 from broker.testing.fragile_disk import FragileDisk, SimulatedCrash
 from tests.archive.events import HOUR, Wall, covering, event, everything_in, once, same
-from tests.seeds import seeds
+from tests.seeds import further_cases, seeds
 
 DAY = 24 * HOUR
 OLD = [event(n) for n in range(1, 7)]
@@ -82,11 +82,12 @@ def _steps() -> int:
     return site.disk.step_count - before
 
 
-def test_maintenance_can_end_at_any_step(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("stride", [3, *further_cases(1)])
+def test_maintenance_can_end_at_any_step(monkeypatch: pytest.MonkeyPatch, stride: int) -> None:
     monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 2)
     steps = _steps()
     assert steps > 60
-    for last in range(steps):
+    for last in range(0, steps, stride):
         for seed in (None, 1):
             site = Site()
             site.disk.crash_step = site.disk.step_count + last

@@ -13,6 +13,7 @@ import pytest
 
 from broker.client.asyncio_face import connect
 from tests.capability import SHARED_DATA
+from tests.seeds import further_cases
 from tests.system.mixed_traffic import HIGH, LongestPause, Publisher, check_received, wait_for_all
 from tests.system.namespaces import need_namespaces
 from tests.system.network_nodes import LogTail, address_setting, make_members, make_node, run_nodes
@@ -65,7 +66,7 @@ def segment(request: pytest.FixtureRequest) -> Iterator[Segment]:
 
 
 @pytest.mark.parametrize("segment", [3], indirect=True)
-@pytest.mark.parametrize("with_group", [False, True], ids=["links", "group"])
+@pytest.mark.parametrize("with_group", [False, *further_cases(True)])
 def test_members_lose_no_event_with_a_fifth_of_datagrams_lost(
     segment: Segment, folder: Path, alerts: list[bytes], with_group: bool
 ) -> None:
@@ -119,7 +120,7 @@ def test_members_lose_no_event_with_a_fifth_of_datagrams_lost(
 
 
 @pytest.mark.parametrize("segment", [3], indirect=True)
-@pytest.mark.parametrize("with_group", [False, True], ids=["links", "group"])
+@pytest.mark.parametrize("with_group", [True, *further_cases(False)])
 def test_killed_member_and_cut_link_lose_no_event(
     segment: Segment, folder: Path, alerts: list[bytes], with_group: bool
 ) -> None:

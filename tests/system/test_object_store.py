@@ -22,6 +22,7 @@ from broker.client.asyncio_face import connect
 from broker.client.received import Receipt
 from examples.free_ports import free_port
 from tests.capability import needs
+from tests.seeds import further_cases
 from tests.system.archived_nodes import FILLING, ids_of, node_settings, wait_until_archived
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.test_replays import replayed_ids
@@ -62,7 +63,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "engine",
-    ["local", pytest.param("spark", marks=needs("pyspark", "java"))],
+    [pytest.param("spark", marks=needs("pyspark", "java")), *further_cases("local")],
 )
 def test_events_archived_in_a_bucket_are_replayed(tmp_path: Path, store: str, engine: str) -> None:
     async def work() -> None:

@@ -18,6 +18,7 @@ from broker.log.checked_table import CheckedTable
 from broker.log.tables import FORMAT_NAME
 from examples.free_ports import free_port
 from tests.capability import PREVIOUS, VERSION_1
+from tests.seeds import further_cases
 from tests.system.archived_nodes import ids_of, resume, wait_for_all
 from tests.system.network_nodes import run_nodes
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
@@ -118,9 +119,7 @@ class ClientsOfBothVersions:
             await each.close()
 
 
-@pytest.mark.parametrize(
-    ("version", "order"), [(1, (1, 2, 0)), (2, (0, 2, 1))], ids=["first-version", "release"]
-)
+@pytest.mark.parametrize(("version", "order"), [(2, (0, 2, 1)), *further_cases((1, (1, 2, 0)))])
 def test_network_is_upgraded_node_by_node(
     tmp_path: Path, request: pytest.FixtureRequest, version: int, order: Sequence[int]
 ) -> None:

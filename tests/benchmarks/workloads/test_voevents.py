@@ -20,6 +20,7 @@ from benchmarks.workloads.voevent_packets import (
 from benchmarks.workloads.voevents import voevent_queries
 from broker.event.event_id import EventIdGenerator
 from broker.matching.query.query import parse_query
+from tests.seeds import further_cases
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def test_every_kind_of_query_is_accepted_by_the_front_end(sample: Sample) -> Non
 @pytest.mark.parametrize(
     ("mix", "least", "most"),
     [
-        pytest.param(STANDARD, 0.7, 5.0, id="standard: 1 to 5 matches"),
+        *further_cases((STANDARD, 0.7, 5.0)),
         pytest.param(HARDER, 60.0, 140.0, id="harder: 1% of the queries"),
     ],
 )

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.seeds import further_cases
+
 ROOT = Path(__file__).parents[3]
 #: A lost disk loses nothing.
 COPIED = ("--archived", "--guarded", "--disks", "--moving")
@@ -28,7 +30,7 @@ def run(first: int, last: int, *dangers: str) -> None:
 
 @pytest.mark.parametrize(
     ("first", "last", "dangers"),
-    [(4, 4, TORN), (8, 8, SHORT_LOGS), (40, 40, BUSY), (4, 4, ("--mesh",))],
+    [(8, 8, SHORT_LOGS), (40, 40, BUSY), (4, 4, ("--mesh",)), *further_cases((4, 4, TORN))],
 )
 def test_guarantees_hold_in_a_chaos_run(first: int, last: int, dangers: tuple[str, ...]) -> None:
     run(first, last, *dangers)
