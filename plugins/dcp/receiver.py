@@ -316,6 +316,9 @@ class SequenceReceiver(Generic[RangeT]):
             if dropped is not None:
                 self.dropped_events[self.current + 1] = dropped
             self._skip_to(min(end, self._held.first_begin) if self._held else end)
+        if not self._shows_missing_range():
+            self._timer.stop()
+            return delivered
         if delivered or not self._timer.is_running:
             # The patience with several missing ranges is not that with one after another.
             self._timer.start(now, self._held.first_received_at if self._held else now)
@@ -342,6 +345,18 @@ class SequenceReceiver(Generic[RangeT]):
             if each.end > current and self._selects_by_required(each):
                 return True
         return False
+
+    def _shows_missing_range(self) -> bool:
+        """Return whether events may be missing.
+
+        A parent that began ahead of the present place, without events, does not show it. The others
+        soon state how far they have come, and nothing waits for that (A7).
+        """
+        current = self.current
+        assert current is not None
+        return any(each.size for each in self._held) or any(
+            each.start <= current < each.end for each in self._chains
+        )
 
     def _selects_by_required(self, chain: ParentChain) -> bool:
         return chain.epochs.reached_after(self.required.newest) <= self._required_from

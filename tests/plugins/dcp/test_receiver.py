@@ -5,6 +5,7 @@ from __future__ import annotations
 from pytest import approx
 
 from plugins.dcp.nack_timer import NackSettings
+from plugins.dcp.parent_path import ParentPath
 from plugins.dcp.receiver import MOST_LISTED, Nack, ReceiverSettings
 from tests.plugins.dcp.receiving_child import Child
 
@@ -91,6 +92,36 @@ def test_reordering_delays_a_request_up_to_the_slow_one() -> None:
     child.give("a", 20, 30, 25, now=2.0, is_repeated=True)
     child.give("a", 50, 60, 55, now=2.0)
     assert 2.05 <= child.nacks_until(4.0)[0][0] < 3.0
+
+
+def test_a_parent_that_begins_ahead_without_events_causes_no_request() -> None:
+    child = Child("ab")
+    child.give("a", 0, 3)
+    child.give("b", 0, 3)
+    child.paths["c"] = ParentPath("c")
+    child.core.set_parent("c", 8, 0, 1.0)
+    assert child.give("c", 8, 9, now=1.0) == []
+    # The others state their places with a keep-alive, later than a slow request would be sent.
+    assert child.nacks_until(5.0) == []
+    assert child.give("a", 3, 8, now=5.0) == [(3, 8, []), (8, 9, [])]
+    # With an event that is held, or once another parent is ahead, they are requested.
+    assert child.give("c", 12, 14, 14, now=6.0) == []
+    assert child.nacks_until(60.0) != []
+    child.give("a", 9, 12, now=60.0)
+    assert child.give("b", 16, 17, now=61.0) == []
+    assert child.nacks_until(120.0) != []
+    assert child.ans == [14]
+
+
+def test_an_event_behind_a_parent_that_began_ahead_waits_no_longer_than_the_patience() -> None:
+    child = Child("a", ReceiverSettings(nack=NackSettings(patience=2.0)))
+    child.give("a", 0, 3)
+    child.paths["c"] = ParentPath("c")
+    child.core.set_parent("c", 8, 0, 1.0)
+    assert child.give("c", 8, 9, now=1.0) == []
+    assert child.give("c", 9, 10, 10, now=9.0) == []
+    child.nacks_until(9.0)
+    assert child.ans == [10] and child.core.passed == 1
 
 
 def test_the_delays_may_be_fixed() -> None:
