@@ -88,6 +88,7 @@ class SendBuffer:
         self._parts: deque[tuple[int, EventRange, bytes, int]] = deque()
         """Parts that wait: index and range, body and flags."""
         self.sent = SentRanges()
+        """Those that the child has not acknowledged."""
         self.waiting_bytes = 0
         self._until_ackreq = settings.ack_every
 

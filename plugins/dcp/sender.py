@@ -112,9 +112,7 @@ class SequenceSender(Generic[RangeT]):
 
     def next_to_send(self, room: int, now: float) -> Sent[RangeT] | Unavailable:
         """Return the next range to send, of at most `room` bytes or with one event."""
-        found = self._waiting.popleft()
-        if self._dropped:
-            self._dropped -= 1
+        found = self._pop_waiting()
         if isinstance(found, Unavailable):
             self.sent_upto = found.upto
             return found
@@ -135,7 +133,8 @@ class SequenceSender(Generic[RangeT]):
         return sent
 
     def _pop_waiting(self) -> RangeT | Unavailable:
-        self._dropped = max(0, self._dropped - 1)
+        if self._dropped:
+            self._dropped -= 1
         return self._waiting.popleft()
 
     def drop_waiting(self, least: int) -> int:
