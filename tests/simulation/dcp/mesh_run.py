@@ -10,7 +10,7 @@ import attrs
 from broker.testing.datagram_network import DatagramFaults
 from plugins.dcp.receiver import ReceiverSettings
 from plugins.dcp.settings import DcpSettings
-from tests.simulation.dcp.mesh import ALL, Mesh, MeshNode, modulo
+from tests.simulation.dcp.mesh import ALL, Gap, Mesh, MeshNode, modulo
 from tests.simulation.dcp.mesh_groups import FIRST_GROUP
 
 #: Seconds.
@@ -88,6 +88,8 @@ class MeshRun:
         self._ans = [0] * schedule.flows
         self._debt = 0.0
         self._keys = 0
+        self._cut_off_at: dict[str, float] = {}
+        """When a node last had no way to a root any more, by its name."""
 
     @property
     def violations(self) -> list[str]:
@@ -202,26 +204,46 @@ class MeshRun:
         if len(node.router.children) and self.mesh.now < until:
             self.mesh.time.clock.callLater(0.1, self._stop_when_unused, node, until)
         else:
+            self._note_cut_off(node)
             node.stop()
 
     def _kill(self) -> None:
         names = [node.name for node in self.mesh.live if not node.name.startswith("client")]
         for name in self.random.sample(names, min(self.schedule.kills, len(names))):
+            self._note_cut_off(self.mesh.nodes[name])
             self.mesh.kill(name)
+
+    def _note_cut_off(self, ended: MeshNode) -> None:
+        """Note the nodes that have no way to a root without `ended`. Where parents have room for
+        fewer children than there are, a node may have one parent only."""
+        connected = {node.name for node in self.mesh.live if node.is_root} - {ended.name}
+        others = [node for node in self.mesh.live if not node.is_root and node is not ended]
+        while True:
+            found = {node.name for node in others if connected & set(_parents_of(node))} - connected
+            if not found:
+                break
+            connected |= found
+        for node in others:
+            if node.name not in connected:
+                self._cut_off_at[node.name] = self.mesh.now
 
     def _check_resilience(self, when: str) -> None:
         roots = sum(node.is_root for node in self.mesh.live)
         least = min(self.schedule.parents, roots) if self._has_room else 1
         for node in self.mesh.live:
-            names = [each.candidate.name for each in node.router.parents]
-            found = sum(self.mesh.nodes[name].is_alive for name in names)
+            found = sum(self.mesh.nodes[name].is_alive for name in _parents_of(node))
             if not node.is_root and found < least:
                 self.violations.append(f"{node.name} has {found} of {least} parents {when}")
+
+    def _was_cut_off(self, gap: Gap) -> bool:
+        """Return whether a gap has what came while its node had no parent (A5)."""
+        cut_off_at = self._cut_off_at.get(gap.node)
+        return cut_off_at is not None and 0 <= gap.time - cut_off_at < _REPAIR
 
     def _settle(self) -> None:
         self.mesh.run(12.0)
         self.mesh.check_ends()
-        gaps = self.mesh.unexpected_gaps()
+        gaps = [gap for gap in self.mesh.unexpected_gaps() if not self._was_cut_off(gap)]
         if len(gaps) > (_MOST_GAPS if self.schedule.loss >= _HIGH_LOSS else 0):
             self.violations.extend(map(str, gaps))
         nacks = sum(node.router.nacks for node in self.mesh.nodes.values())
@@ -234,3 +256,7 @@ class MeshRun:
         slowest = max(self.mesh.latencies, default=0.0)
         if slowest > (_SUSPECTED_WITHIN if may_wait else _PAUSE):
             self.violations.append(f"an event took {slowest:.3f} s without any loss")
+
+
+def _parents_of(node: MeshNode) -> list[str]:
+    return [each.candidate.name for each in node.router.parents]
