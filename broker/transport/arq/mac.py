@@ -29,7 +29,8 @@ class Mac:
 
     def verify(self, datagram: bytes) -> bool:
         state = self._keyed_state.copy()
-        state.update(memoryview(datagram)[:-TAG_BYTES])
+        # A copy of a datagram costs less than a memoryview.
+        state.update(datagram[:-TAG_BYTES])
         return compare_digest(state.digest(), datagram[-TAG_BYTES:])
 
 
