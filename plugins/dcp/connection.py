@@ -395,5 +395,5 @@ class Connection:
             return True
         most = settings.unanswered
         if self.path.unanswered > most:
-            most = self.liveness.most_lost(settings.least_keepalive, both_ways=True)
-        return self.path.unanswered > max(settings.unanswered, most)
+            most = max(most, self.liveness.most_lost(settings.least_keepalive, both_ways=True))
+        return self.path.unanswered > most

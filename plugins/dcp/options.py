@@ -34,6 +34,7 @@ def _is_ipv4(address: str) -> bool:
 
 
 _AUTO = "auto"
+_LOSS_TARGET = 1e-6
 
 
 def _read_parents(value: object) -> int | str:
@@ -100,7 +101,7 @@ class DcpOptions:
     )
     loss_target: float = setting(
         value_kind.fraction(1e-9, 0.1),
-        1e-6,
+        _LOSS_TARGET,
         'With parents = "auto": share of the events that all parents may lose at first.',
     )
     parent_nodes: tuple[str, ...] = setting(
@@ -186,6 +187,8 @@ class DcpOptions:
             )
         if self.root_port and not self.root_name:
             raise ConfigurationError("root_port has no meaning without root_name")
+        if self.loss_target != _LOSS_TARGET and self.parents != _AUTO:
+            raise ConfigurationError(f'loss_target has no meaning without parents = "{_AUTO}"')
         if self.multicast and not _is_ipv4(self.udp):
             raise ConfigurationError(f"multicast needs an IPv4 address in udp, found {self.udp}")
         self._find_selector()

@@ -37,6 +37,10 @@ _STACK = '[stacks.mesh]\nuse = "dcp"\nudp = "127.0.0.1:8770"\n'
             "stacks.mesh.loss_target must be a number from 1e-09 to 0.1",
         ),
         (
+            'root_name = "asdi.example"\nparents = 3\nloss_target = 1e-4',
+            'loss_target has no meaning without parents = "auto"',
+        ),
+        (
             'root_name = "asdi.example"\nmulticast = "224.0.0.1:8771"',
             "stacks.mesh.multicast must be an address in 239.0.0.0/8 and a port such as "
             '"239.77.0.1:8771", or "", found "224.0.0.1:8771"',
@@ -76,5 +80,5 @@ def test_a_number_of_parents_by_loss_begins_with_two() -> None:
     assert isinstance(instance.options, DcpOptions)
     settings = instance.options.make_settings(clearance=2)
     assert (settings.parents, settings.loss_target) == (2, 1e-4)
-    fixed = attrs.evolve(instance.options, parents=3).make_settings(clearance=2)
+    fixed = attrs.evolve(instance.options, parents=3, loss_target=1e-6).make_settings(clearance=2)
     assert (fixed.parents, fixed.loss_target) == (3, 0.0)

@@ -25,12 +25,13 @@ class TestRootName(TransportCase, unittest.TestCase):
     links = dcp_links
     link_options = DcpLinkOptions()
     parents: int | str = 2
+    loss_target = 1e-6
     records: tuple[int, ...] | None = (0, 1)
     """Nodes of the name at the start."""
 
     def node_options(self, number: int) -> DcpOptions:
         udp = f"{self.host_of(number)}:8770"
-        return DcpOptions(udp=udp, root_name=NAME, parents=self.parents, loss_target=1e-3)
+        return DcpOptions(udp=udp, root_name=NAME, parents=self.parents, loss_target=self.loss_target)
 
     @staticmethod
     def host_of(number: int) -> str:
@@ -104,7 +105,7 @@ class TestRootName(TransportCase, unittest.TestCase):
             network.world.start("n0")
 
     def test_nodes_judge_the_joint_loss_of_their_parents(self) -> None:
-        self.parents = "auto"
+        self.parents, self.loss_target = "auto", 1e-3
         with self.mesh() as network:
             self.wait_for_parents(network, "n0", "n1")
             network.publish(100)
