@@ -17,6 +17,8 @@ from typing import Any, Final
 _PORT: Final = 7000
 _TIME: Final = struct.Struct(">d")
 _PIECE: Final = 65_536
+#: Of the end of a connection. asyncio of Python 3.11 logs a handler that is cancelled as an error.
+_ENDS: Final = (OSError, asyncio.IncompleteReadError, asyncio.CancelledError)
 #: Seconds in which all connections are made.
 _CONNECTED_WITHIN: Final = 60.0
 
@@ -29,7 +31,7 @@ async def receive(task: dict[str, Any]) -> None:
     latencies: list[float] = []
 
     async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        with contextlib.suppress(*_ENDS):
             while True:
                 chunk = await reader.readexactly(task["size"])
                 latencies.append(time.monotonic() - _TIME.unpack_from(chunk)[0])
@@ -44,7 +46,7 @@ async def receive(task: dict[str, Any]) -> None:
 
 async def relay(task: dict[str, Any]) -> None:
     async def splice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(*_ENDS):
             _, onward = await asyncio.open_connection(task["onward"], _PORT)
             _send_at_once(onward)
             while data := await reader.read(_PIECE):

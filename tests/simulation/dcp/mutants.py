@@ -202,7 +202,7 @@ def new_epoch_in_old_sequence() -> Iterator[None]:
 def released_before_proven() -> Iterator[None]:
     """An old parent ends before the new one has proven itself."""
 
-    def prepare_end(self: Any, parent: Any, now: float) -> None:
+    def prepare_end(self: Any, parent: Any, now: float, *, asks_permission: bool = False) -> None:
         self._endpoint.close(parent.connection, "moved", now)
         self.search.begin_pass(now)
 
