@@ -56,7 +56,7 @@ LONG = {
     range_beyond_own_an: 14,
     no_query_epoch: 23,
     certain_at_first_parent: 93,
-    released_before_proven: 81,
+    released_before_proven: 116,
 }
 
 
