@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +16,12 @@ def seeds(usual: int, all_of_them: int, first: int = 0) -> list[Any]:
     """Return this many seeds for each run, and the remaining ones for `pytest -m soak`."""
     end = first + usual
     return [*range(first, end), *further_cases(*range(end, first + all_of_them))]
+
+
+def some_of(cases: Sequence[Any], every: int) -> list[Any]:
+    """Return each so-many-th case for each run, and the other ones for `pytest -m soak`."""
+    others = [case for number, case in enumerate(cases) if number % every]
+    return [*cases[::every], *further_cases(*others)]
 
 
 def further_cases(*cases: Any) -> list[Any]:

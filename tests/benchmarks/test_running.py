@@ -76,6 +76,7 @@ def test_a_quick_run_of_the_latency_delivers_all_matching_events(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.system
 def test_a_quick_run_prints_tables_and_writes_its_figures(tmp_path: Path) -> None:
     results, data = tmp_path / "results", tmp_path / "data"
@@ -96,7 +97,6 @@ def test_a_quick_run_prints_tables_and_writes_its_figures(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.soak
 @pytest.mark.system
 def test_a_quick_run_of_the_archive_counts_its_written_events(tmp_path: Path) -> None:
     results, data = tmp_path / "results", tmp_path / "data"

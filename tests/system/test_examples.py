@@ -141,6 +141,7 @@ def engine() -> str:
     return "spark"
 
 
+@pytest.mark.soak
 def test_network_example_loses_nothing(tmp_path: Path) -> None:
     running = network_example(tmp_path / "nodes", "--limit", "300")
     output, _ = running.communicate(timeout=8 * PATIENCE)

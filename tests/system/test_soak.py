@@ -38,6 +38,7 @@ def find_leftovers(folder: Path) -> list[str]:
     return found + [str(path) for path in folder.iterdir()]
 
 
+@pytest.mark.soak
 def test_short_run_succeeds_and_leaves_nothing(tmp_path: Path) -> None:
     arguments = ("--seed", "3", "--minutes", "0.01", "--seconds", "8", "--faults", QUICK_FAULTS)
     with soak(*arguments, folder=tmp_path) as run:

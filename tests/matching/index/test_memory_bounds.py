@@ -17,6 +17,7 @@ from broker.matching.index.parameter import Literal, Operator, Parameter
 from broker.matching.index.shrinking_dict import ShrinkingDict
 from broker.matching.index.substring_index import MEMO_BYTES, SubstringIndex
 from tests.matching.index.naive import IndexedMembers, find
+from tests.seeds import further_cases, some_of
 
 LARGEST_BLOCK = 8
 
@@ -37,14 +38,16 @@ def traced() -> Iterator[None]:
     ("operators", "literals"),
     [
         ([Operator.EQUAL], lambda at: (b"%06d" % at,)),
-        ([Operator.STARTS_WITH], lambda at: (b"%06d" % at,)),
-        ([Operator.EQUAL, Operator.GREATER], lambda at: (b"%d" % (at % 4), float(at))),
         ([Operator.GREATER, Operator.LESS], windows_of(float)),
-        ([Operator.GREATER, Operator.LESS], windows_of(lambda at: -float(at))),
-        ([Operator.GREATER, Operator.LESS], windows_of(lambda at: 1.0)),
-        (
-            [Operator.GREATER, Operator.LESS] * 2,
-            lambda at: (float(at), at + 9.0, at * 7919 % 10007 + 0.5, at * 7919 % 10007 + 9.5),
+        *further_cases(
+            ([Operator.STARTS_WITH], lambda at: (b"%06d" % at,)),
+            ([Operator.EQUAL, Operator.GREATER], lambda at: (b"%d" % (at % 4), float(at))),
+            ([Operator.GREATER, Operator.LESS], windows_of(lambda at: -float(at))),
+            ([Operator.GREATER, Operator.LESS], windows_of(lambda at: 1.0)),
+            (
+                [Operator.GREATER, Operator.LESS] * 2,
+                lambda at: (float(at), at + 9.0, at * 7919 % 10007 + 0.5, at * 7919 % 10007 + 9.5),
+            ),
         ),
     ],
 )
@@ -68,7 +71,7 @@ def test_a_member_takes_little_memory_and_frees_it(
 
 
 @pytest.mark.usefixtures("traced")
-@pytest.mark.parametrize("operator", list(Operator))
+@pytest.mark.parametrize("operator", some_of(list(Operator), 4))
 def test_looked_up_values_are_not_stored(operator: Operator) -> None:
     parameter = Parameter(operator)
     members = IndexedMembers([parameter, Parameter(Operator.NOT_EQUAL)])
@@ -119,7 +122,7 @@ def test_a_value_is_not_searched_for_thousands_of_texts() -> None:
 
 
 @pytest.mark.parametrize("operator", [each for each in Operator if Parameter(each).is_threshold])
-@pytest.mark.parametrize("distinct", [1, 3, 40, 10_000])
+@pytest.mark.parametrize("distinct", [3, 10_000, *further_cases(1, 40)])
 def test_blocks_stay_small_and_few(operator: Operator, distinct: int) -> None:
     rng = random.Random(distinct)
     bounds: dict[int, float] = {}

@@ -31,7 +31,9 @@ class TestRootName(TransportCase, unittest.TestCase):
 
     def node_options(self, number: int) -> DcpOptions:
         udp = f"{self.host_of(number)}:8770"
-        return DcpOptions(udp=udp, root_name=NAME, parents=self.parents, loss_target=self.loss_target)
+        return DcpOptions(
+            udp=udp, root_name=NAME, parents=self.parents, loss_target=self.loss_target
+        )
 
     @staticmethod
     def host_of(number: int) -> str:

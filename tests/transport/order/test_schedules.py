@@ -24,7 +24,7 @@ def run_seed(variant: str, seed: int) -> Run:
     return run
 
 
-@pytest.mark.parametrize("first", seeds(30 // BATCH, 10_000 // BATCH))
+@pytest.mark.parametrize("first", seeds(20 // BATCH, 10_000 // BATCH))
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_variant_keeps_the_properties(variant: str, first: int) -> None:
     runs = [run_seed(variant, seed) for seed in range(first * BATCH, (first + 1) * BATCH)]
