@@ -214,8 +214,10 @@ class MeshRun:
             self.mesh.kill(name)
 
     def _note_cut_off(self, ended: MeshNode) -> None:
-        """Note the nodes that have no way to a root without `ended`. Where parents have room for
-        fewer children than there are, a node may have one parent only."""
+        """Note the nodes that have no way to a root without `ended`. A node may have one parent
+        only, if there are fewer places than children."""
+        if self._has_room:
+            return
         connected = {node.name for node in self.mesh.live if node.is_root} - {ended.name}
         others = [node for node in self.mesh.live if not node.is_root and node is not ended]
         while True:
