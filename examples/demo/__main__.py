@@ -34,6 +34,8 @@ from examples.demo.node_process import NodeProcess
 WINDOW = 2_000
 #: Seconds without progress after which missing events are given up.
 PATIENCE = 20.0
+#: The first start in a new checkout compiles all modules.
+START = 60.0
 
 
 @attrs.define
@@ -127,7 +129,7 @@ async def run_demo(
     node.start()
     async with contextlib.AsyncExitStack() as stack:
         publisher = await stack.enter_async_context(connect(node.endpoint, client_id="feed"))
-        await publisher.when_connected(10)
+        await publisher.when_connected(START)
         subscribers = []
         for number, query in enumerate(feed.queries, 1):
             client = await stack.enter_async_context(
