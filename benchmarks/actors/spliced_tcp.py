@@ -17,7 +17,7 @@ from typing import Any, Final
 _PORT: Final = 7000
 _TIME: Final = struct.Struct(">d")
 _PIECE: Final = 65_536
-#: Of the end of a connection. asyncio of Python 3.11 logs a handler that is cancelled as an error.
+#: Errors that end a connection. asyncio of Python 3.11 logs a cancelled handler with a traceback.
 _ENDS: Final = (OSError, asyncio.IncompleteReadError, asyncio.CancelledError)
 #: Seconds in which all connections are made.
 _CONNECTED_WITHIN: Final = 60.0

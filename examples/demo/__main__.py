@@ -34,7 +34,7 @@ from examples.demo.node_process import NodeProcess
 WINDOW = 2_000
 #: Seconds without progress after which missing events are given up.
 PATIENCE = 20.0
-#: The first start in a new checkout compiles all modules.
+#: Seconds for the first start: in a new checkout it compiles all modules.
 START = 60.0
 
 

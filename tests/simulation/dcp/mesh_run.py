@@ -89,7 +89,7 @@ class MeshRun:
         self._debt = 0.0
         self._keys = 0
         self._cut_off_at: dict[str, float] = {}
-        """When a node last had no way to a root any more, by its name."""
+        """Time at which a node lost its last path to a root, by its name."""
 
     @property
     def violations(self) -> list[str]:
@@ -214,8 +214,8 @@ class MeshRun:
             self.mesh.kill(name)
 
     def _note_cut_off(self, ended: MeshNode) -> None:
-        """Note the nodes that have no way to a root without `ended`. A node may have one parent
-        only, if there are fewer places than children."""
+        """Note the nodes that have no path to a root without `ended`, in a mesh whose capacity does
+        not give each node several parents."""
         if self._has_room:
             return
         connected = {node.name for node in self.mesh.live if node.is_root} - {ended.name}
@@ -238,7 +238,7 @@ class MeshRun:
                 self.violations.append(f"{node.name} has {found} of {least} parents {when}")
 
     def _was_cut_off(self, gap: Gap) -> bool:
-        """Return whether a gap has what came while its node had no parent (A5)."""
+        """Return whether a gap comes soon after its node lost its last path to a root (A5)."""
         cut_off_at = self._cut_off_at.get(gap.node)
         return cut_off_at is not None and 0 <= gap.time - cut_off_at < _REPAIR
 
