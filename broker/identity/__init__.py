@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.identity.accounts import Account, accounts_by_name, identity_for
+from broker.identity.accounts import Account, Accounts, accounts_by_name, identity_for
 from broker.identity.clearance import is_cleared
 from broker.identity.identity import Identity, anonymous_identity
 from broker.identity.interfaces import IAuthenticator, IIdentity
@@ -19,6 +19,7 @@ from broker.identity.secret import hash_secret
 
 __all__ = [
     "Account",
+    "Accounts",
     "AccountsRealm",
     "IAuthenticator",
     "IIdentity",

@@ -41,6 +41,23 @@ class Account:
         )
 
 
+class Accounts:
+    """The accounts of a node, which can be replaced while it runs."""
+
+    def __init__(self, settings: Iterable[AccountSettings] = ()) -> None:
+        self._by_name = accounts_by_name(settings)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def find(self, name: str) -> Account | None:
+        return self._by_name.get(name)
+
+    def replace(self, by_name: Mapping[str, Account]) -> None:
+        """Use these accounts for later logins; `accounts_by_name` makes them in any thread."""
+        self._by_name = by_name
+
+
 def accounts_by_name(settings: Iterable[AccountSettings]) -> Mapping[str, Account]:
     return {each.name: Account.from_settings(each) for each in settings}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from twisted.cred.checkers import ICredentialsChecker
@@ -12,10 +12,9 @@ from twisted.cred.portal import IRealm, Portal
 from twisted.internet.defer import Deferred, DeferredSemaphore, fail, maybeDeferred
 from zope.interface import Interface, implementer
 
-from broker.config.settings import AccountSettings
 from broker.errors import AuthenticationFailed, Overloaded
 from broker.event.stream import check_client_id
-from broker.identity.accounts import Account, accounts_by_name, identity_for
+from broker.identity.accounts import Accounts, identity_for
 from broker.identity.identity import Identity, anonymous_identity
 from broker.identity.interfaces import IAuthenticator, IIdentity
 from broker.identity.secret import matches_secret, unmatchable_secret
@@ -40,7 +39,7 @@ class SecretChecker:
 
     credentialInterfaces = (IUsernamePassword,)
 
-    def __init__(self, accounts: Mapping[str, Account], defer_to_thread: DeferToThread) -> None:
+    def __init__(self, accounts: Accounts, defer_to_thread: DeferToThread) -> None:
         self._accounts = accounts
         self._defer_to_thread = defer_to_thread
         self._slots = DeferredSemaphore(MAX_CONCURRENT_CHECKS)
@@ -49,7 +48,7 @@ class SecretChecker:
     def requestAvatarId(self, credentials: UsernamePassword) -> Deferred[bytes | tuple[()]]:
         """Fails with `UnauthorizedLogin` or `Overloaded`."""
         name = credentials.username.decode("utf-8", "replace")
-        account = self._accounts.get(name)
+        account = self._accounts.find(name)
         stored = self._unmatchable if account is None else account.secret
         secret = credentials.password
         if len(self._slots.waiting) >= MAX_WAITING_CHECKS:
@@ -70,7 +69,7 @@ class SecretChecker:
 class AccountsRealm:
     """Realm of accounts; the mind is a client id."""
 
-    def __init__(self, accounts: Mapping[str, Account]) -> None:
+    def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
 
     def requestAvatar(
@@ -81,7 +80,9 @@ class AccountsRealm:
             raise NotImplementedError("only IIdentity avatars are supported")
         if not isinstance(avatarId, bytes) or not isinstance(mind, str):
             raise UnauthorizedLogin("an account, and a client id as the mind, are required")
-        account = self._accounts[avatarId.decode()]
+        account = self._accounts.find(avatarId.decode())
+        if account is None:
+            raise UnauthorizedLogin("the account was removed during its login")
         return IIdentity, identity_for(account, mind), lambda: None
 
 
@@ -121,15 +122,12 @@ class AnonymousAuthenticator:
         return maybeDeferred(anonymous_identity, client_id)
 
 
-def accounts_portal(accounts: Mapping[str, Account], defer_to_thread: DeferToThread) -> Portal:
+def accounts_portal(accounts: Accounts, defer_to_thread: DeferToThread) -> Portal:
     return Portal(AccountsRealm(accounts), [SecretChecker(accounts, defer_to_thread)])
 
 
-def authenticator_for(
-    settings: Iterable[AccountSettings], defer_to_thread: DeferToThread
-) -> IAuthenticator:
-    """Return a node's authenticator; without accounts it accepts every client."""
-    accounts = accounts_by_name(settings)
+def authenticator_for(accounts: Accounts, defer_to_thread: DeferToThread) -> IAuthenticator:
+    """Return a node's authenticator; without accounts at the start it accepts every client."""
     if not accounts:
         return AnonymousAuthenticator()
     return PortalAuthenticator(accounts_portal(accounts, defer_to_thread))

@@ -27,7 +27,7 @@ from broker.delivery.session_delivery import SessionDelivery
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable, QueryTooExpensive
-from broker.identity import Identity, authenticator_for
+from broker.identity import Accounts, Identity, authenticator_for
 from broker.ingest.acknowledgement_policy import LOCAL_ACKNOWLEDGEMENT
 from broker.ingest.input import Input
 from broker.ingest.quarantine import Quarantine
@@ -90,6 +90,7 @@ class Node:
         """
         random = random or Random()
         self.settings = settings
+        self.accounts = Accounts(settings.accounts)
         self.started_ms = wall_clock()
         self._wall_clock, self._open_file = wall_clock, open_file
         self._reactor, self._threads = reactor, threads
@@ -260,7 +261,7 @@ class Node:
         return SessionAcceptor(
             node_name=self.settings.node.name,
             address=self._find_address,
-            authenticator=authenticator_for(self.settings.accounts, self._threads.run_in_pool),
+            authenticator=authenticator_for(self.accounts, self._threads.run_in_pool),
             event_log=self.event_log,
             clock=self._reactor,
             limits=SessionLimits.from_settings(limits, ENVELOPE_BYTES),

@@ -16,13 +16,13 @@ from broker.config import load_text
 from broker.errors import AuthenticationFailed, BadName, NotAllowed, Overloaded
 from broker.event.envelope import SecurityLevel
 from broker.identity import (
+    Accounts,
     AccountsRealm,
     AnonymousAuthenticator,
     IAuthenticator,
     IIdentity,
     PortalAuthenticator,
     SecretChecker,
-    accounts_by_name,
     authenticator_for,
     hash_secret,
 )
@@ -62,7 +62,7 @@ class FakeThreads:
 class AccountsTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.threads = FakeThreads()
-        self.authenticator = authenticator_for(SETTINGS.accounts, self.threads.defer)
+        self.authenticator = authenticator_for(Accounts(SETTINGS.accounts), self.threads.defer)
 
     def authenticate(
         self, client_id: str, account: str | None, secret: bytes | None
@@ -72,7 +72,7 @@ class AccountsTests(SynchronousTestCase):
         return login
 
     def test_the_classes_implement_twisted_cred(self) -> None:
-        accounts = accounts_by_name(SETTINGS.accounts)
+        accounts = Accounts(SETTINGS.accounts)
         verifyObject(IAuthenticator, self.authenticator)
         verifyObject(IRealm, AccountsRealm(accounts))
         verifyObject(ICredentialsChecker, SecretChecker(accounts, self.threads.defer))
@@ -107,6 +107,15 @@ class AccountsTests(SynchronousTestCase):
             self.failureResultOf(login, AuthenticationFailed)
         self.assertEqual(self.threads.run, 0)
 
+    def test_an_account_that_is_removed_during_its_login_is_refused(self) -> None:
+        accounts = Accounts(SETTINGS.accounts)
+        login = authenticator_for(accounts, self.threads.defer).authenticate(
+            "zbw-1", "zbw", b"open sesame"
+        )
+        accounts.replace({})
+        self.threads.run_all()
+        self.failureResultOf(login, AuthenticationFailed)
+
     def test_another_clients_id_is_refused_with_the_right_secret(self) -> None:
         login = self.authenticate("alice", "zbw", b"open sesame")
         self.failureResultOf(login, NotAllowed)
@@ -120,7 +129,7 @@ class AccountsTests(SynchronousTestCase):
         self.assertEqual(self.threads.run, 0)
 
     def test_an_account_name_of_strange_bytes_is_an_unknown_account(self) -> None:
-        checker = SecretChecker(accounts_by_name(SETTINGS.accounts), self.threads.defer)
+        checker = SecretChecker(Accounts(SETTINGS.accounts), self.threads.defer)
         checked = checker.requestAvatarId(UsernamePassword(b"\xff\xfe", b"guess"))
         self.threads.run_all()
         self.failureResultOf(checked, UnauthorizedLogin)
@@ -154,12 +163,12 @@ class AccountsTests(SynchronousTestCase):
             self.failureResultOf(login, AuthenticationFailed)
 
     def test_the_realm_knows_no_other_avatar_than_an_identity(self) -> None:
-        realm = AccountsRealm(accounts_by_name(SETTINGS.accounts))
+        realm = AccountsRealm(Accounts(SETTINGS.accounts))
         with self.assertRaises(NotImplementedError):
             realm.requestAvatar(b"zbw", "zbw-1", IReactorTime)
 
     def test_the_realm_rejects_an_anonymous_avatar(self) -> None:
-        realm = AccountsRealm(accounts_by_name(SETTINGS.accounts))
+        realm = AccountsRealm(Accounts(SETTINGS.accounts))
         with self.assertRaises(UnauthorizedLogin):
             realm.requestAvatar((), "zbw-1", IIdentity)
         with self.assertRaises(UnauthorizedLogin):
@@ -172,7 +181,7 @@ class AccountsTests(SynchronousTestCase):
             ) -> tuple[type[Interface], object, Callable[[], None]]:
                 return IIdentity, object(), lambda: None
 
-        accounts = accounts_by_name(SETTINGS.accounts)
+        accounts = Accounts(SETTINGS.accounts)
         checker = SecretChecker(accounts, self.threads.defer)
         self.authenticator = PortalAuthenticator(Portal(OtherRealm(accounts), [checker]))
         login = self.authenticate("zbw-1", "zbw", b"open sesame")
@@ -181,7 +190,7 @@ class AccountsTests(SynchronousTestCase):
 
 class AnonymousAuthenticatorTests(SynchronousTestCase):
     def test_everyone_is_let_in(self) -> None:
-        authenticator = authenticator_for((), maybeDeferred)
+        authenticator = authenticator_for(Accounts(), maybeDeferred)
         verifyObject(IAuthenticator, authenticator)
         self.assertIsInstance(authenticator, AnonymousAuthenticator)
         identity = self.successResultOf(authenticator.authenticate("someone", None, None))
