@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -135,6 +136,16 @@ class Bystander:
         assert self._inbox.ids == [receipt.event_id for receipt in self._receipts]
         assert not self._disconnections
         assert not self._inbox.subscription.gaps
+
+    async def time_event(self) -> float:
+        """Return the seconds from the publication of an event to its delivery."""
+        arrived = len(self._inbox.events)
+        began = time.monotonic()
+        published = self._client.publish(self._stream, flight(arrived), FLIGHT)
+        await self._inbox.wait_until(lambda: len(self._inbox.events) > arrived)
+        seconds = time.monotonic() - began
+        self._receipts.append(await published)
+        return seconds
 
 
 @contextlib.asynccontextmanager
