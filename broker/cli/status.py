@@ -60,7 +60,7 @@ def status_tables(status: Mapping[str, Any]) -> Iterable[Table]:
     """Yield the tables of an answer, with unknown keys of a later version."""
     log, memory = status.get("log", {}), status.get("memory", {})
     shown = {"memory", "log", "published", "delivered", "network", "types", "sessions"}
-    shown |= {"recovery", "durable", "dtds", "stacks"}
+    shown |= {"recovery", "durable", "dtds", "stacks", "limits"}
     started = status.get("started_ms")
     yield _pairs_table(
         "Node",
@@ -95,6 +95,8 @@ def status_tables(status: Mapping[str, Any]) -> Iterable[Table]:
         yield _dtds_table(status["dtds"])
     if status.get("types"):
         yield _types_table(status["types"])
+    if status.get("limits"):
+        yield _limits_table(status["limits"])
     yield _sessions_table(status.get("sessions", ()))
 
 
@@ -227,6 +229,25 @@ def _types_table(types: Iterable[Mapping[str, Any]]) -> Table:
     return table
 
 
+def _limits_table(limits: Iterable[Mapping[str, Any]]) -> Table:
+    """Limits, the one that is used most in proportion first."""
+    table = _make_table("Limits")
+    for name in ("limit", "per", "used", "bound", "reached", "setting"):
+        is_number = name in ("used", "bound", "reached")
+        table.add_column(name, justify="right" if is_number else "left")
+    for each in sorted(limits, key=_used_share, reverse=True):
+        table.add_row(
+            *(one_line(str(each.get(key, ""))) for key in ("name", "per")),
+            *(_format_value(each.get(key, 0)) for key in ("used", "bound", "reached")),
+            one_line(str(each.get("setting") or "-")),
+        )
+    return table
+
+
+def _used_share(limit: Mapping[str, Any]) -> float:
+    return float(limit.get("used", 0)) / (float(limit.get("bound", 0)) or 1.0)
+
+
 def _dtds_table(dtds: Mapping[str, Any]) -> Table:
     """Several texts of a name have their origins."""
     lines = {_key_words(k): _format_quantity(k, v) for k, v in dtds.items() if k != "conflicts"}
@@ -248,7 +269,7 @@ def _make_table(title: str) -> Table:
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE,
-        show_header=title in ("Sessions", "Types"),
+        show_header=title in ("Sessions", "Types", "Limits"),
         pad_edge=False,
     )
 

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from twisted.logger import Logger
 from broker.dtd.atomic_file import write_atomically
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName, Overloaded
+from broker.limit_registry import LimitRegistry
 
 _NAME: Final = re.compile(r"(.+)-([0-9.]+)-([0-9a-f]{64})(\.other)?\.dtd")
 #: A longer name of an owner is hashed.
@@ -52,10 +54,37 @@ class DtdStore:
 
     _log = Logger()
 
-    def __init__(self, folder: Path, limits: StoreLimits, *, sync: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limits: StoreLimits,
+        *,
+        sync: bool = True,
+        limit_registry: LimitRegistry | None = None,
+    ) -> None:
         """Reads all file names, but no text."""
         self._folder = folder
-        self._limits = limits
+        self.limits = limits
+        registry = limit_registry or LimitRegistry()
+        self._version_limit = registry.add(
+            "stored-dtds",
+            per="account",
+            setting="types.max_versions",
+            bound=lambda: self.limits.max_versions,
+            used=lambda: max(self._usage()[0].values(), default=0),
+        )
+        self._byte_limit = registry.add(
+            "stored-dtd-bytes",
+            per="account",
+            setting="types.max_bytes",
+            bound=lambda: self.limits.max_bytes,
+            used=lambda: max(self._usage()[1].values(), default=0),
+        )
+        self._owner_limit = registry.add(
+            "stored-dtd-owners",
+            bound=lambda: self.limits.max_owners,
+            used=lambda: len(self._usage()[0]),
+        )
         self._sync = sync
         self._texts: dict[DtdReference, StoredDtd] = {}
         self._garbage: list[Path] = []
@@ -149,16 +178,28 @@ class DtdStore:
         sizes = [entry.size for entry in self._texts.values() if entry.owner == owner]
         return len(sizes), sum(sizes)
 
+    def _usage(self) -> tuple[Counter[str], Counter[str]]:
+        """Return number and bytes of the texts by owner."""
+        numbers: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
+        for entry in self._texts.values():
+            numbers[entry.owner] += 1
+            sizes[entry.owner] += entry.size
+        return numbers, sizes
+
     def _make_room(self, owner: str, size: int) -> None:
-        limits = self._limits
+        limits = self.limits
         owners = {entry.owner for entry in self._texts.values()}
         if owner not in owners and len(owners) >= limits.max_owners:
             self.refused += 1
+            self._owner_limit.count_reached()
             raise Overloaded(f"the store already has DTDs of {len(owners)} accounts and nodes")
         count, held = self.usage_of(owner)
         own = (entry for entry in self._texts.values() if entry.owner == owner)
         old = sorted(own, key=lambda entry: entry.used_ms)
         while count + 1 > limits.max_versions or held + size > limits.max_bytes:
+            is_full = count + 1 > limits.max_versions
+            (self._version_limit if is_full else self._byte_limit).count_reached()
             if not old or old[0].used_ms >= self.needed_since_ms:
                 self.refused += 1
                 raise Overloaded(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.errors import BrokerError
+from broker.limit_registry import LimitRegistry
 
 
 class Quarantine:
@@ -24,6 +25,7 @@ class Quarantine:
         *,
         max_files: int,
         max_bytes: int,
+        limit_registry: LimitRegistry,
         write: Callable[..., Any],
         wall_clock: Callable[[], int],
     ) -> None:
@@ -34,6 +36,18 @@ class Quarantine:
         self._wall_clock = wall_clock
         self._files: deque[tuple[int, int]] = deque()
         self._bytes = 0
+        self._file_limit = limit_registry.add(
+            "quarantine-files",
+            setting="limits.quarantine_files",
+            bound=lambda: self._max_files,
+            used=lambda: len(self._files),
+        )
+        self._byte_limit = limit_registry.add(
+            "quarantine-bytes",
+            setting="limits.quarantine_bytes",
+            bound=lambda: self._max_bytes,
+            used=lambda: self._bytes,
+        )
         folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(folder.glob("*.xml"), key=lambda p: p.stem.zfill(20)):
             if path.stem.isdigit():
@@ -44,12 +58,15 @@ class Quarantine:
     def add_document(self, document: bytes, error: BrokerError, sender: str) -> None:
         """Store a document, unless it exceeds the folder's limit."""
         if len(document) > self._max_bytes or self._max_files < 1:
+            (self._byte_limit if self._max_files else self._file_limit).count_reached()
             return
         number, self._next_number = self._next_number, self._next_number + 1
         self._files.append((number, len(document)))
         self._bytes += len(document)
         removed = []
         while len(self._files) > self._max_files or self._bytes > self._max_bytes:
+            of_files = len(self._files) > self._max_files
+            (self._file_limit if of_files else self._byte_limit).count_reached()
             old, size = self._files.popleft()
             self._bytes -= size
             removed.append(old)

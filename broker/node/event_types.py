@@ -26,6 +26,7 @@ from broker.errors import BrokerError, ConfigurationError
 from broker.ingest.late_validation import LateValidator
 from broker.ingest.pending_dtds import PendingDtds
 from broker.ingest.unvalidated_events import UnvalidatedEvents
+from broker.limit_registry import LimitRegistry
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import NO_VARIANTS, IMatcher, Variants
@@ -48,6 +49,7 @@ class EventTypes:
         write: Callable[..., Deferred[Any]],
         wall_clock: Callable[[], int],
         on_new_version: Callable[[DtdReference], object],
+        limit_registry: LimitRegistry,
     ) -> None:
         """DTDs are searched on disk, among the shipped ones, in the configured folders, in
         `sources`, and at the event's pointer. `write` runs calls on the thread that writes the log.
@@ -55,7 +57,10 @@ class EventTypes:
         type_settings = settings.types
         folder, sync = settings.node.data / DTD_FOLDER, settings.log.sync
         store = DtdStore(
-            folder, StoreLimits(type_settings.max_versions, type_settings.max_bytes), sync=sync
+            folder,
+            StoreLimits(type_settings.max_versions, type_settings.max_bytes),
+            sync=sync,
+            limit_registry=limit_registry,
         )
         shipped = Catalogue.load(shipped_folder())
         self._folders = _folders(type_settings.folders)

@@ -18,6 +18,7 @@ from twisted.web.server import Request, Site
 
 from broker.cluster.metrics import network_metrics
 from broker.errors import BrokerError
+from broker.limit_registry import Limit
 from broker.log.repair import OUTCOMES
 from broker.matching.contract import TypeCounters
 from broker.node.metric_alias import add_previous_names
@@ -107,6 +108,7 @@ class NodeCollector(Collector):
             for code, count in counts.items():
                 family.add_metric([code], count)
             yield family
+        yield from limit_metrics(node.limit_registry)
         bounds = node.event_log.bounds
         resident, private = read_memory()
         gauges = {
@@ -142,6 +144,28 @@ class NodeCollector(Collector):
         if node.transports is not None:
             yield from stack_metrics(node.transports.snapshot())
         yield from recovery_metrics(build_recovery_status(node))
+
+
+def limit_metrics(limits: Iterable[Limit]) -> Iterator[Metric]:
+    """Yield bound, present use and number of times reached of each limit."""
+    used = GaugeMetricFamily(
+        "xmlbroker_limit_used",
+        "Present use of a limited resource, by the holder nearest to its bound.",
+        labels=["limit"],
+    )
+    bound = GaugeMetricFamily(
+        "xmlbroker_limit_bound", "Bound of a limited resource.", labels=["limit"]
+    )
+    reached = CounterMetricFamily(
+        "xmlbroker_limit_reached",
+        "Times that something was refused, dropped, delayed or replaced at the bound.",
+        labels=["limit"],
+    )
+    for limit in limits:
+        used.add_metric([limit.name], limit.find_used())
+        bound.add_metric([limit.name], limit.find_bound())
+        reached.add_metric([limit.name], limit.reached)
+    yield from (used, bound, reached)
 
 
 def stack_metrics(stacks: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -31,13 +30,13 @@ from broker.identity import Accounts, Identity, authenticator_for
 from broker.ingest.acknowledgement_policy import LOCAL_ACKNOWLEDGEMENT
 from broker.ingest.input import Input
 from broker.ingest.quarantine import Quarantine
-from broker.log.commit import Retention
-from broker.log.event_log import EventLog
+from broker.limit_registry import LimitRegistry
 from broker.log.log_file import LogFile
 from broker.matching.query.query import parse_query
 from broker.matching.schema.query_advisor import QueryAdvisor
 from broker.node.answers import build_answers, build_explanation_answers
 from broker.node.event_types import EventTypes
+from broker.node.log_opening import open_event_log
 from broker.node.matcher import make_matcher, query_limits
 from broker.node.stream_services import build_interest, build_transports
 from broker.node.threads import Threads
@@ -48,7 +47,7 @@ from broker.recovery.page_matcher import PageMatcher
 from broker.sessions.acceptor import SessionAcceptor, SessionLimits
 from broker.sessions.session import Session, SessionServices
 from broker.streams.link_sockets import LinkSockets, open_on_reactor
-from broker.streams.transports import carrying_patterns, ordered_patterns, transports_by_pattern
+from broker.streams.transports import transports_by_pattern
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.subscriptions.subscription_requests import SubscriptionRequests
 from broker.subscriptions.type_change_notices import TypeChangeNotices
@@ -91,8 +90,9 @@ class Node:
         random = random or Random()
         self.settings = settings
         self.accounts = Accounts(settings.accounts)
+        self.limit_registry = LimitRegistry()
         self.started_ms = wall_clock()
-        self._wall_clock, self._open_file = wall_clock, open_file
+        self._wall_clock = wall_clock
         self._reactor, self._threads = reactor, threads
         data = settings.node.data
         self._neighbour_dtds = DtdExchange(reactor)
@@ -102,15 +102,22 @@ class Node:
         self.types = EventTypes(
             *(settings, reactor, sources, threads.write, wall_clock),
             on_new_version=lambda reference: self.notices.add_version(reference),
+            limit_registry=self.limit_registry,
         )
         self.dtds, self._known_types = self.types.dtds, self.types.known_types
         self.output = Output()
-        self.event_log = self._open_log(data, find_plugins, archived=archive is not None)
+        self.event_log = open_event_log(
+            settings,
+            *(reactor, threads, wall_clock, open_file, find_plugins),
+            archived=archive is not None,
+            on_rollback=self.output.roll_back,
+        )
         self.matcher = make_matcher(settings, self.dtds)
         self.quarantine = Quarantine(
             data / "quarantine",
             max_files=settings.limits.quarantine_files,
             max_bytes=settings.limits.quarantine_bytes,
+            limit_registry=self.limit_registry,
             write=threads.run_in_pool,
             wall_clock=wall_clock,
         )
@@ -171,6 +178,7 @@ class Node:
             recovery=self.recovery,
             on_resumed=lambda *resumed: self.notices.check_missed_versions(*resumed),
             max_subscriptions=settings.limits.max_subscriptions_per_client,
+            limit_registry=self.limit_registry,
             check_pattern=self.transports.check_pattern if self.transports else lambda _: None,
         )
         questions = self.recovery.questions
@@ -188,29 +196,6 @@ class Node:
         )
 
     # ------------------------------------------------------------------ building
-
-    def _open_log(self, data: Path, find_plugins: FindPlugins, *, archived: bool) -> EventLog:
-        settings = self.settings.log
-        hold = max(settings.max_bytes, self.settings.archive.hold_bytes or 2 * settings.max_bytes)
-        retention = Retention(
-            max_bytes=settings.max_bytes,
-            max_age_ms=int(settings.max_age * 1000),
-            marks_age_ms=int(settings.deduplication_age * 1000),
-            unarchived_bytes=hold if archived else 0,
-        )
-        return EventLog(
-            self._open_file(
-                data / "log", retention, sync=settings.sync, wall_clock=self._wall_clock
-            ),
-            clock=self._reactor,
-            wall_clock=self._wall_clock,
-            write=self._threads.write,
-            read=self._threads.read,
-            window=settings.deduplication_window,
-            carrying=carrying_patterns(self.settings),
-            ordered=ordered_patterns(self.settings, find_plugins),
-            on_rollback=self.output.roll_back,
-        )
 
     def _make_network(
         self, dialler: Dialler | None, random: Random, find_plugins: FindPlugins
@@ -265,6 +250,7 @@ class Node:
             event_log=self.event_log,
             clock=self._reactor,
             limits=SessionLimits.from_settings(limits, ENVELOPE_BYTES),
+            limit_registry=self.limit_registry,
             make_session=make_session,
         )
 

@@ -14,6 +14,7 @@ from broker.config import Settings
 from broker.delivery.output import Output
 from broker.ingest.input import Input
 from broker.ingest.outcomes import DeliveryOutcomes
+from broker.limit_registry import LimitRegistry
 from broker.log.event_log import EventLog
 from broker.log.repair import OUTCOMES
 from broker.matching.contract import IMatcher
@@ -62,6 +63,8 @@ class InspectedNode(Protocol):
     def transports(self) -> StreamTransports | None: ...
     @property
     def recovery(self) -> NodeRecovery: ...
+    @property
+    def limit_registry(self) -> LimitRegistry: ...
 
 
 def build_status(node: InspectedNode) -> dict[str, Any]:
@@ -99,6 +102,7 @@ def build_status(node: InspectedNode) -> dict[str, Any]:
         "notices": attrs.asdict(node.notices.counts),
         "durable_subscriptions": len(node.durables),
         "durable": build_durable_report(node.durables),
+        "limits": node.limit_registry.snapshot(),
         "refused_connections": dict(node.acceptor.refused_connections),
         "refused_subscriptions": dict(node.subscription_requests.refused_subscriptions),
         "broken_connections": dict(node.acceptor.broken_connections),

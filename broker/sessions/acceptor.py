@@ -32,6 +32,7 @@ from broker.errors import (
     VersionMismatch,
 )
 from broker.identity import IAuthenticator, Identity
+from broker.limit_registry import LimitRegistry
 from broker.log.event_log import EventLog
 from broker.rate_limited_log import RateLimitedLog
 from broker.sessions.session import Session
@@ -91,6 +92,7 @@ class SessionAcceptor:
         event_log: EventLog,
         clock: IClock,
         limits: SessionLimits,
+        limit_registry: LimitRegistry,
         make_session: Callable[[Identity, int, bytes], Session],
     ) -> None:
         self._node_name = node_name
@@ -106,6 +108,25 @@ class SessionAcceptor:
         self._handshakes: set[_Handshake] = set()
         self._newest_incarnations: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
         self._closed = False
+        self._handshake_limit = limit_registry.add(
+            "handshakes",
+            setting="limits.max_sessions",
+            bound=lambda: self.limits.max_sessions,
+            used=lambda: len(self._handshakes),
+        )
+        self._session_limit = limit_registry.add(
+            "sessions",
+            setting="limits.max_sessions",
+            bound=lambda: self.limits.max_sessions,
+            used=lambda: len(self._sessions),
+        )
+        self._account_limit = limit_registry.add(
+            "account-sessions",
+            per="account",
+            setting="limits.max_sessions_per_account",
+            bound=lambda: self.limits.max_sessions_per_account,
+            used=self._count_of_busiest_account,
+        )
         self._refusal_log = RateLimitedLog(
             lambda text: self.log.info("{text}", text=text), clock.seconds
         )
@@ -127,6 +148,7 @@ class SessionAcceptor:
             self.refuse_connection(channel, ShuttingDown("the node is being stopped"))
             return
         if len(self._handshakes) >= self.limits.max_sessions:
+            self._handshake_limit.count_reached()
             self.refuse_connection(
                 channel, TooManySessions("too many connections are in their handshake")
             )
@@ -254,11 +276,17 @@ class SessionAcceptor:
 
     def _check_limits(self, identity: Identity) -> None:
         if len(self._sessions) >= self.limits.max_sessions:
+            self._session_limit.count_reached()
             raise TooManySessions(f"the node has {self.limits.max_sessions} sessions, its limit")
         if identity.account:
             count = sum(s.identity.account == identity.account for s in self._sessions.values())
             if count >= self.limits.max_sessions_per_account:
+                self._account_limit.count_reached()
                 raise TooManySessions(f"account {identity.account} has {count} sessions, its limit")
+
+    def _count_of_busiest_account(self) -> int:
+        accounts = (session.identity.account for session in self._sessions.values())
+        return max(Counter(filter(None, accounts)).values(), default=0)
 
     def remove_handshake(self, handshake: _Handshake) -> None:
         self._handshakes.discard(handshake)

@@ -124,6 +124,9 @@ class DurableSubscriptions:
     def count_of_client(self, client_id: str) -> int:
         return self._counts[client_id.encode()]
 
+    def count_of_busiest_client(self) -> int:
+        return max(self._counts.values(), default=0)
+
     def store(
         self,
         client_id: str,

@@ -20,6 +20,7 @@ from broker.errors import (
 )
 from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern, check_client_id
+from broker.limit_registry import LimitRegistry
 from broker.log.event_log import EventLog
 from broker.matching.contract import IMatcher
 from broker.matching.query.query import Query
@@ -56,6 +57,7 @@ class SubscriptionRequests:
         interest: Interest,
         recovery: RecoveryService,
         max_subscriptions: int,
+        limit_registry: LimitRegistry,
         on_resumed: Callable[[Feed, int | None], object] = lambda *_: None,
         check_pattern: Callable[[StreamPattern], object] = lambda _: None,
     ) -> None:
@@ -69,7 +71,21 @@ class SubscriptionRequests:
         self._advise = advise
         self._output = output
         self._context = SubscriptionContext(log, durables, interest, recovery, on_resumed)
-        self._max_subscriptions = max_subscriptions
+        self.max_subscriptions = max_subscriptions
+        self._limit = limit_registry.add(
+            "client-subscriptions",
+            per="client",
+            setting="limits.max_subscriptions_per_client",
+            bound=lambda: self.max_subscriptions,
+            used=lambda: max((len(each.feeds) for each in output.session_deliveries), default=0),
+        )
+        self._durable_limit = limit_registry.add(
+            "client-durable-subscriptions",
+            per="client",
+            setting="limits.max_subscriptions_per_client",
+            bound=lambda: self.max_subscriptions,
+            used=durables.count_of_busiest_client,
+        )
         self.refused_subscriptions: Counter[str] = Counter()
         """By error code."""
         durables.on_removed = self._withdraw_durable
@@ -228,9 +244,10 @@ class SubscriptionRequests:
         return policy
 
     def _check_limits(self, profile: Profile, request: Subscribe) -> None:
-        if len(profile.delivery.feeds) >= self._max_subscriptions:
+        if len(profile.delivery.feeds) >= self.max_subscriptions:
+            self._limit.count_reached()
             raise TooManySubscriptions(
-                f"{self._max_subscriptions} subscriptions are the limit of a client"
+                f"{self.max_subscriptions} subscriptions are the limit of a client"
             )
         if not request.durable:
             return
@@ -246,10 +263,11 @@ class SubscriptionRequests:
         known = self._context.durables.get(client_id, request.durable) is not None
         if (
             not known
-            and self._context.durables.count_of_client(client_id) >= self._max_subscriptions
+            and self._context.durables.count_of_client(client_id) >= self.max_subscriptions
         ):
+            self._durable_limit.count_reached()
             raise TooManySubscriptions(
-                f"{self._max_subscriptions} durable subscriptions are the limit of a client"
+                f"{self.max_subscriptions} durable subscriptions are the limit of a client"
             )
 
 

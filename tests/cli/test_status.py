@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import Any
 
 from rich.console import Console
@@ -72,6 +73,22 @@ def test_a_terminal_gets_tables() -> None:
     assert "98,765" in text and "1.250" in text
     assert "(unknown)" in text
     assert "\x1b" not in text
+
+
+def test_a_table_shows_the_fullest_limit_first() -> None:
+    limit = {"per": "node", "setting": "limits.max_sessions", "reached": 7}
+    limits = [
+        {"name": "free", "used": 1, "bound": 1000, **limit},
+        {"name": "near", "used": 900, "bound": 1000, **limit},
+        {"name": "later"},
+    ]
+    screen = Console(width=200, file=io.StringIO(), highlight=False, markup=False)
+    for table in status_tables({"limits": limits}):
+        screen.print(table)
+    assert isinstance(screen.file, io.StringIO)
+    text = screen.file.getvalue()
+    assert text.index("near") < text.index("free") < text.index("later ")
+    assert re.search(r"near +node +900 +1,000 +7 +limits.max_sessions", text)
 
 
 def test_tables_show_the_network_of_a_node() -> None:

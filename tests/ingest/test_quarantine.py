@@ -7,6 +7,7 @@ from typing import Any
 
 from broker.errors import NotValid
 from broker.ingest.quarantine import Quarantine
+from broker.limit_registry import LimitRegistry
 
 ERROR = NotValid("element flight is not declared", line=3, column=7)
 
@@ -15,8 +16,17 @@ def at_once(call: Callable[..., Any], *args: Any) -> None:
     call(*args)
 
 
-def quarantine(folder: Path, *, files: int = 3, size: int = 1000) -> Quarantine:
-    return Quarantine(folder, max_files=files, max_bytes=size, write=at_once, wall_clock=lambda: 42)
+def quarantine(
+    folder: Path, *, files: int = 3, size: int = 1000, limits: LimitRegistry | None = None
+) -> Quarantine:
+    return Quarantine(
+        folder,
+        max_files=files,
+        max_bytes=size,
+        limit_registry=limits or LimitRegistry(),
+        write=at_once,
+        wall_clock=lambda: 42,
+    )
 
 
 def kept(folder: Path) -> list[bytes]:
@@ -46,10 +56,14 @@ def test_the_oldest_is_deleted_beyond_the_number_of_files(tmp_path: Path) -> Non
 
 
 def test_the_oldest_is_deleted_beyond_the_number_of_bytes(tmp_path: Path) -> None:
-    room = quarantine(tmp_path, files=100, size=10)
+    limits = LimitRegistry()
+    room = quarantine(tmp_path, files=100, size=10, limits=limits)
     for letter in b"abc":
         room.add_document(bytes([letter]) * 4, ERROR, "alice")
     assert kept(tmp_path) == [b"bbbb", b"cccc"]
+    files, size = limits
+    assert (files.find_used(), files.reached) == (2, 0)
+    assert (size.find_used(), size.reached) == (8, 1)
 
 
 def test_a_document_larger_than_the_folder_is_not_stored(tmp_path: Path) -> None:

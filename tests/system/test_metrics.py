@@ -65,6 +65,14 @@ def test_metrics_add_up(tmp_path: Path) -> None:
             assert sum(seen.values()) == 2 * 21
             dropped = page["xmlbroker_dropped_events_total"]
             assert dropped == status["dropped_by_policy"] == dict.fromkeys(POLICY_NAMES, 0)
+            limits = {each["name"]: each for each in status["limits"]}
+            for key in ("used", "bound"):
+                assert page[f"xmlbroker_limit_{key}"] == {n: limits[n][key] for n in limits}
+            reached = page["xmlbroker_limit_reached_total"]
+            assert reached == {name: limits[name]["reached"] for name in limits}
+            assert limits["sessions"]["used"] == 1
+            assert limits["client-subscriptions"]["used"] == 2
+            assert limits["quarantine-files"]["used"] == 4
             assert page["xmlbroker_log_events"] == {"": 21}
             assert page["xmlbroker_sessions"] == {"": 1}
             assert page["xmlbroker_log_failures_total"] == {"": 0}
