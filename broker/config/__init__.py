@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.config.explain import explain
+from broker.config.identity import AccountSettings
 from broker.config.settings import (
-    AccountSettings,
     FaultSettings,
     LimitSettings,
     ListenSettings,

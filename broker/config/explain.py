@@ -11,8 +11,9 @@ from typing import Any
 
 import attrs
 
+from broker.config.identity import AccountSettings
 from broker.config.setting import Setting, settings_of
-from broker.config.settings import SECTIONS, AccountSettings, FaultSettings, StreamSettings
+from broker.config.settings import SECTIONS, FaultSettings, StreamSettings
 from broker.config.stacks import StackInstance
 
 _EXAMPLES: tuple[tuple[str, type], ...] = (

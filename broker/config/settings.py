@@ -13,12 +13,11 @@ from typing import Final
 import attrs
 
 from broker.config import value_kind
+from broker.config.identity import AccountSettings
 from broker.config.network import NetworkSettings
 from broker.config.recovery import ArchiveSettings, RecoverySettings
 from broker.config.setting import derived_setting, required_setting, setting
 from broker.config.stacks import DEFAULT_STACK, StackInstance
-from broker.config.stored_secret import StoredSecret
-from broker.event.envelope import SecurityLevel
 from broker.event.flow import precedence
 from broker.event.stream import StreamPattern
 from broker.streams.contract import Guarantee
@@ -254,43 +253,6 @@ class StreamSettings:
         "node",
         "When an event is acknowledged to its publisher: after the commit on this node, or "
         "after the commit on another node too.",
-    )
-
-
-@attrs.frozen
-class AccountSettings:
-    """One account: its secret, its client ids and its rights."""
-
-    name: str
-    secret: StoredSecret = required_setting(
-        value_kind.SECRET,
-        "Hash of the account's secret.",
-        shown='"scrypt$16384$8$1$SALT$DIGEST"',
-    )
-    client_ids: tuple[str, ...] = derived_setting(
-        value_kind.list_of(value_kind.CLIENT_IDS, least=1),
-        lambda account: (account.name,),
-        "Client ids that the account may use; by default its own name.",
-        shown='["NAME"]',
-    )
-    publish: tuple[StreamPattern, ...] = setting(
-        value_kind.list_of(value_kind.STREAMS), (), "Streams that the account may publish to."
-    )
-    subscribe: tuple[StreamPattern, ...] = setting(
-        value_kind.list_of(value_kind.STREAMS), (), "Streams that the account may subscribe to."
-    )
-    types: tuple[str, ...] = setting(
-        value_kind.list_of(value_kind.TYPE_PREFIX),
-        (),
-        'Event types whose DTDs the account may register: names or prefixes; "" stands for all.',
-    )
-    administer: bool = setting(
-        value_kind.BOOLEAN, False, "Whether the account may administer the node."
-    )
-    clearance: SecurityLevel = setting(
-        value_kind.CLEARANCE,
-        SecurityLevel.MED,
-        "Highest security level of events that the account may publish or receive.",
     )
 
 

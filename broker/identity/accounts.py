@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from broker.config.settings import AccountSettings
+from broker.config.identity import AccountSettings
 from broker.config.stored_secret import StoredSecret
 from broker.errors import NotAllowed
 from broker.event.envelope import SecurityLevel
@@ -34,7 +34,11 @@ class Account:
             secret=settings.secret,
             client_ids=settings.client_ids,
             rights=Rights(
-                publish=settings.publish, subscribe=settings.subscribe, types=settings.types
+                publish=settings.publish,
+                subscribe=settings.subscribe,
+                types=settings.types,
+                deny_publish=settings.deny_publish,
+                deny_subscribe=settings.deny_subscribe,
             ),
             clearance=settings.clearance,
             administer=settings.administer,

@@ -47,8 +47,10 @@ class Identity:
 
     def check_subscribe(self, pattern: StreamPattern) -> None:
         if not self.rights.may_subscribe(pattern):
+            denied = self.rights.denied_streams(pattern)
+            reason = f": {', '.join(denied[:8])} is denied to it" if denied else ""
             raise NotAllowed(
-                f"account {self.account!r} may not subscribe to streams {pattern.text!r}"
+                f"account {self.account!r} may not subscribe to streams {pattern.text!r}{reason}"
             )
 
     def check_register(self, type_name: str) -> None:

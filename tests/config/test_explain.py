@@ -7,10 +7,10 @@ import attrs
 import pytest
 
 from broker.config import defaults, explain, load_text
+from broker.config.identity import AccountSettings
 from broker.config.setting import settings_of
 from broker.config.settings import (
     SECTIONS,
-    AccountSettings,
     FaultSettings,
     Settings,
     StreamSettings,

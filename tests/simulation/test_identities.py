@@ -11,7 +11,7 @@ import pytest
 from broker.client.client import Client
 from broker.client.received import ALL
 from broker.config import Settings
-from broker.config.settings import AccountSettings
+from broker.config.identity import AccountSettings
 from broker.config.stored_secret import StoredSecret
 from broker.errors import (
     AuthenticationFailed,
@@ -144,6 +144,14 @@ ACCOUNTS = (
         clearance=SecurityLevel.LOW,
     ),
     AccountSettings(
+        name="part",
+        secret=STORED,
+        publish=patterns(">"),
+        subscribe=patterns(">"),
+        deny_publish=patterns("asdi.secret.>"),
+        deny_subscribe=patterns("asdi.secret.>"),
+    ),
+    AccountSettings(
         name="all",
         secret=STORED,
         client_ids=("*",),
@@ -252,6 +260,43 @@ def test_rights_apply_to_each_stream(guarded: World) -> None:
     assert [isinstance(result, NotAllowed) for result in results] == [False, True, True, False]
     guarded.check_outcomes()
     assert guarded.node.input.outcomes.refused == {"not-allowed": 2}
+
+
+def test_a_denied_stream_is_closed_to_each_request(guarded: World) -> None:
+    source = Publisher(member(guarded, "source", "all"))
+    source.publish("asdi.secret.a")
+    guarded.run(1.0)
+    part = member(guarded, "part", "part")
+    expected_rights = {
+        ">": False,
+        "asdi.>": False,
+        "*.*.a": False,
+        "asdi.*.*": False,
+        "asdi.secret.a": False,
+        "asdi.secret": True,
+        "*.open.a": True,
+    }
+    for start, durable in ((None, ""), (ALL, ""), (ALL, "kept")):
+        for number, (pattern, is_open) in enumerate(expected_rights.items()):
+            name = durable and f"{durable}-{number}"
+            reader = Reader(guarded, part, asdi(pattern), start=start, durable=name)
+            guarded.run(1.0)
+            assert isinstance(reader.error, NotAllowed) is not is_open, pattern
+            if reader.subscription is not None:
+                reader.read()
+                assert not reader.events
+                reader.subscription.unsubscribe(forget=True)
+                guarded.run(1.0)
+    with pytest.raises(NotAllowed, match=r"asdi\.secret\.> is denied"):
+        guarded.wait(part.ask("recover-explain", query="true()", streams="asdi.>"))
+    explained = guarded.wait(part.ask("explain", query="true()", streams="asdi.>"))
+    assert explained["subscription"]["allowed"] is False
+    publisher = Publisher(part)
+    for stream in ("asdi.secret.b", "asdi.open"):
+        publisher.publish(stream)
+    guarded.run(1.0)
+    refused = [isinstance(result, NotAllowed) for _, result in publisher.results]
+    assert refused == [True, False]
 
 
 def test_events_reach_only_cleared_subscribers(guarded: World) -> None:
