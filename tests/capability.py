@@ -140,6 +140,7 @@ CAPABILITIES: Final = {
     "xmllint": Capability(
         lambda: _runs("xmllint", "--version"), "./dev packages installs libxml2-utils"
     ),
+    "openssl": Capability(lambda: _runs("openssl", "version"), "install Debian's openssl"),
     "java": Capability(_java, "./dev packages installs openjdk-17-jre-headless"),
     "pyspark": Capability(lambda: _module("pyspark"), "./dev test installs it"),
     "s3-server": Capability(lambda: _module("moto") or _module("flask"), "./dev test installs it"),

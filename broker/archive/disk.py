@@ -60,6 +60,15 @@ class Disk:
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
 
+    def is_link_below(self, root: Path, path: Path) -> bool:
+        """Return True if the path, or a folder between it and the root, is a symbolic link."""
+        name = str(path)
+        end = len(str(root))
+        while (end := name.find("/", end + 1)) != -1:
+            if os.path.islink(name[:end]):
+                return True
+        return os.path.islink(name)
+
     def is_folder(self, path: Path) -> bool:
         return path.is_dir()
 
@@ -69,7 +78,7 @@ class Disk:
     def list_files(self, folder: Path) -> Iterator[tuple[str, int, int]]:
         """Yield relative path, bytes, and modification time (ms since 1970).
 
-        A missing folder has no files.
+        A missing folder has no files. Symbolic links are skipped.
         """
         return _list_files(str(folder), "")
 
@@ -81,6 +90,8 @@ def _list_files(folder: str, name: str) -> Iterator[tuple[str, int, int]]:
     except FileNotFoundError:
         return
     for entry in entries:
+        if entry.is_symlink():
+            continue
         if entry.is_dir():
             yield from _list_files(entry.path, f"{name}{entry.name}/")
             continue

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Final
 
-from broker.errors import BadName
+from broker.errors import ArchiveCorrupt, BadName
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 
@@ -30,6 +30,27 @@ _MAX_PARTITION_CHARS: Final = 200
 _HOUR_MS: Final = 3_600_000
 _WRITER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,99}", re.ASCII)
 _ORIGIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@]{0,63}", re.ASCII)
+#: Spark would expand other characters of a path, such as `*`.
+_PART: Final = re.compile(r"(?!\.{1,2}(?:/|$))[A-Za-z0-9_.@+-]{1,255}", re.ASCII)
+_MAX_PARTS: Final = 8
+_SHOWN_CHARS: Final = 120
+
+
+def check_object_path(path: str, *folders: str) -> str:
+    """Return the path of an object below the archive, in one of `folders` if there are some.
+
+    Manifests may be forged. Raises `ArchiveCorrupt` for an absolute path, and for one with `..`.
+    """
+    folder, separator, _ = path.partition("/")
+    if not is_object_path(path) or (folders and not (separator and folder in folders)):
+        raise ArchiveCorrupt(f"{path[:_SHOWN_CHARS]!r} is not the path of an object")
+    return path
+
+
+def is_object_path(path: str) -> bool:
+    """Return False for absolute paths, for `..`, and for characters that no object's path has."""
+    parts = path.split("/", _MAX_PARTS)
+    return len(parts) <= _MAX_PARTS and all(map(_PART.fullmatch, parts))
 
 
 def check_writer_name(name: str) -> str:

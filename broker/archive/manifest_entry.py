@@ -8,6 +8,7 @@ from typing import Any, Final
 import attrs
 
 from broker.archive.interval import Interval
+from broker.archive.layout import DTDS, EVENTS, check_object_path
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 
@@ -54,15 +55,18 @@ class ArchivedFile:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> ArchivedFile:
-        """Raises KeyError, TypeError or ValueError."""
+        """Raises KeyError, TypeError, ValueError or `ArchiveCorrupt`."""
         spans = {
             str(origin): (_mark(first), _mark(last))
             for origin, (first, last) in content["spans"].items()
         }
         least, greatest = content["arrivals"]
         streams = content["streams"]
+        path, partition, hour = (str(content[key]) for key in ("path", "partition", "hour"))
+        # They become folders of the file into which this one is merged.
+        check_object_path(f"{EVENTS}/{partition}/{hour}")
         return cls(
-            *(str(content["path"]), str(content["partition"]), str(content["hour"])),
+            *(check_object_path(path, EVENTS), partition, hour),
             *(int(content["rows"]), int(content["bytes"]), str(content["sha256"])),
             spans=spans,
             arrivals=(int(least), int(greatest)),
@@ -90,9 +94,9 @@ class DtdText:
     @classmethod
     def from_json(cls, content: Any) -> DtdText:
         kind, version, sha256, size, at, path = content
-        return cls(
-            int(at), str(sha256), int(size), DtdReference(str(kind), str(version)), str(path)
-        )
+        reference = DtdReference(str(kind), str(version))
+        stored_at = check_object_path(str(path), DTDS)
+        return cls(int(at), str(sha256), int(size), reference, stored_at)
 
 
 @attrs.frozen(order=True)

@@ -20,7 +20,13 @@ import pyarrow as pa
 import pyarrow.fs
 
 from broker.archive.disk import Disk
-from broker.errors import ArchiveObjectMissing, ArchiveUnavailable, ConfigurationError
+from broker.archive.layout import check_object_path, is_object_path
+from broker.errors import (
+    ArchiveCorrupt,
+    ArchiveObjectMissing,
+    ArchiveUnavailable,
+    ConfigurationError,
+)
 
 #: Folder of objects being written; readers ignore it.
 INCOMING: Final = "incoming"
@@ -40,8 +46,11 @@ class StoredObject:
 
 
 class ObjectStore(Protocol):
-    """A store of objects. Paths are relative, with `/`. All methods block and raise
-    `ArchiveUnavailable`."""
+    """A store of objects. Paths are relative, with `/`.
+
+    All methods block and raise `ArchiveUnavailable`, or `ArchiveCorrupt` for a path that leads out
+    of the store.
+    """
 
     uri: str
     """URI of the root, in a form that Spark reads too."""
@@ -64,7 +73,10 @@ class ObjectStore(Protocol):
         """Raises `ArchiveObjectMissing`."""
 
     def list_objects(self, folder: str) -> list[StoredObject]:
-        """Return all objects below a folder, unsorted; none if it is missing."""
+        """Return all objects below a folder, unsorted; none if it is missing.
+
+        Other files, such as those with a blank in their names, are skipped.
+        """
 
     def delete(self, paths: Sequence[str]) -> None:
         """Missing objects are ignored."""
@@ -99,10 +111,11 @@ class LocalObjectStore:
 
     def put(self, objects: Sequence[tuple[str, Any]]) -> None:
         written: list[tuple[Path, Path]] = []
+        places = [self._place_of(path) for path, _ in objects]
         with _translate_errors("written"):
             try:
-                for path, data in objects:
-                    written.append((self._write_temporary(data), self._root / path))
+                for place, (_, data) in zip(places, objects, strict=True):
+                    written.append((self._write_temporary(data), place))
                 for temporary, new in written:
                     self._rename_into_place(self._disk.rename, temporary, new)
                 for folder in {new.parent: None for _, new in written}:
@@ -112,7 +125,7 @@ class LocalObjectStore:
                 raise
 
     def put_new(self, path: str, data: bytes) -> None:
-        new = self._root / path
+        new = self._place_of(path)
         with _translate_errors("written"):
             temporary = self._write_temporary(data)
             try:
@@ -124,26 +137,37 @@ class LocalObjectStore:
 
     def get(self, path: str) -> bytes:
         with _translate_errors(_READ):
-            return self._disk.read(self._root / path)
+            return self._disk.read(self._place_of(path))
 
     def open(self, path: str) -> pa.NativeFile:
         with _translate_errors(_READ):
-            return self._disk.open(self._root / path)
+            return self._disk.open(self._place_of(path))
 
     def list_objects(self, folder: str) -> list[StoredObject]:
+        place = self._place_of(folder) if folder else self._root
         with _translate_errors("listed"):
             within = f"{folder}/" if folder else ""
             return [
                 StoredObject(f"{within}{path}", size, modified)
-                for path, size, modified in self._disk.list_files(self._root / folder)
+                for path, size, modified in self._disk.list_files(place)
+                if is_object_path(path)
             ]
 
     def delete(self, paths: Sequence[str]) -> None:
         with _translate_errors("deleted"):
-            for path in paths:
-                self._disk.remove(self._root / path)
-            for folder in {(self._root / path).parent for path in paths}:
+            places = [self._place_of(path) for path in paths]
+            for place in places:
+                self._disk.remove(place)
+            for folder in {place.parent for place in places}:
                 self._remove_empty_folders(folder)
+
+    def _place_of(self, path: str) -> Path:
+        """Raises `ArchiveCorrupt` for a path that leads out of the root, also by a symbolic
+        link."""
+        place = self._root / check_object_path(path)
+        if self._disk.is_link_below(self._root, place):
+            raise ArchiveCorrupt(f"{path} is behind a symbolic link")
+        return place
 
     def _write_temporary(self, data: Any) -> Path:
         folder = self._root / INCOMING
@@ -225,15 +249,16 @@ class RemoteObjectStore:
             return self._system.open_input_file(self._full_path(path))
 
     def list_objects(self, folder: str) -> list[StoredObject]:
-        selector = pa.fs.FileSelector(self._full_path(folder), allow_not_found=True, recursive=True)
+        below = f"{self._root}/{folder}"
+        selector = pa.fs.FileSelector(below, allow_not_found=True, recursive=True)
         with _translate_errors("listed"):
-            return [
-                StoredObject(
-                    each.path[len(self._root) + 1 :], each.size, (each.mtime_ns or 0) // 1_000_000
-                )
-                for each in self._system.get_file_info(selector)
-                if each.type == pa.fs.FileType.File
-            ]
+            found = self._system.get_file_info(selector)
+        return [
+            StoredObject(path, each.size, (each.mtime_ns or 0) // 1_000_000)
+            for each in found
+            if each.type == pa.fs.FileType.File
+            and is_object_path(path := each.path[len(self._root) + 1 :])
+        ]
 
     def delete(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -260,7 +285,7 @@ class RemoteObjectStore:
             stream.write(data)
 
     def _full_path(self, path: str) -> str:
-        return f"{self._root}/{path}"
+        return f"{self._root}/{check_object_path(path)}"
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from broker.cli.failure import Failure
     "file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Check a node's configuration file.",
+    help="Check a node's configuration file, and the keys of [network] that it names.",
 )
 @click.option(
     "--hash-secret",
@@ -36,10 +36,15 @@ def command(explain: bool, file: Path | None, hashing: bool) -> None:
     elif hashing:
         _print_secret_hash()
     else:
+        from broker.cluster.node_certificate import load_certificate
         from broker.config import load
+        from broker.config.key_file import read_key
 
         assert file is not None
         settings = load(file)
+        if settings.network.key_file is not None:
+            read_key(settings.network.key_file)
+        load_certificate(settings)
         click.echo(
             f"{file}: {len(settings.listen.endpoints)} endpoints, "
             f"{len(settings.accounts)} accounts, {len(settings.streams)} stream tables: all right"

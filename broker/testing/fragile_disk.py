@@ -149,6 +149,9 @@ class FragileDisk(Disk):
     def open(self, path: Path) -> pa.NativeFile:
         return pa.BufferReader(self._get_file(path).data)
 
+    def is_link_below(self, root: Path, path: Path) -> bool:
+        return False
+
     def is_folder(self, path: Path) -> bool:
         self._check_alive()
         return path in self._folders

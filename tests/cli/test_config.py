@@ -42,6 +42,22 @@ def test_a_bad_file_is_one_line_with_key_and_place(tmp_path: Path, text: str, to
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [(b"short\n", "a key has at least 16 bytes"), (None, "network.key_file network.key can not")],
+)
+def test_a_weak_or_missing_key_fails_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: bytes | None, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("node.toml").write_text('[network]\ncluster = "alps"\nkey_file = "network.key"\n')
+    if key is not None:
+        Path("network.key").write_bytes(key)
+    result = run(FakeNode(), "config", "--check", "node.toml")
+    assert result.exit_code == 1
+    assert message in result.stderr
+
+
 def test_a_secret_from_a_pipe_is_hashed_and_never_shown() -> None:
     result = run(FakeNode(), "config", "--hash-secret", stdin="correct horse\n")
     assert result.exit_code == 0

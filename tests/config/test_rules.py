@@ -11,7 +11,7 @@ from broker.errors import ConfigurationError
 from broker.transport.stacks import Transport
 from plugins.mspaces.stack import MspacesStack
 
-ACCOUNT = '[accounts.alice]\nsecret = "scrypt$2$1$1$' + "A" * 24 + "$" + "A" * 24 + '"\n'
+ACCOUNT = '[accounts.alice]\nsecret = "scrypt$16384$8$1$' + "A" * 24 + "$" + "A" * 24 + '"\n'
 
 
 def test_without_accounts_an_open_endpoint_is_refused_at_its_line() -> None:
