@@ -39,6 +39,9 @@ class Identity:
     def check_publish(self, stream: str, level: SecurityLevel) -> None:
         if not self.rights.may_publish(stream):
             raise NotAllowed(f"account {self.account!r} may not publish to stream {stream!r}")
+        self.check_level(level)
+
+    def check_level(self, level: SecurityLevel) -> None:
         if not self.is_cleared(level):
             raise ClearanceTooLow(
                 f"the event's security level is {level.value!r}, "

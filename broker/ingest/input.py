@@ -19,10 +19,11 @@ from twisted.internet.defer import DeferredList
 
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
-from broker.errors import BrokerError, LogUnavailable
+from broker.errors import BrokerError, ForgedIdentity, InvalidEvent, LogUnavailable
 from broker.ingest.acknowledgement_policy import LOCAL_ACKNOWLEDGEMENT, AcknowledgementPolicy
 from broker.ingest.authorisation import Carriage, authorise_part
 from broker.ingest.event_source import find_retry_error
+from broker.ingest.head_check import check_heads
 from broker.ingest.latest_versions import LatestVersions
 from broker.ingest.outcomes import PublishOutcomes
 from broker.ingest.publisher import Publisher
@@ -36,6 +37,7 @@ from broker.matching.contract import (
     Accepted,
     AcceptedWithLatestVersion,
     IMatcher,
+    Refused,
     TypeMissing,
     Verdict,
 )
@@ -109,7 +111,7 @@ class Input:
         undescribed = (
             publisher.skippable_types if missing and self._accept_undescribed else _NO_TYPES
         )
-        verdicts = self._matcher.match(documents, undescribed, seconds)
+        verdicts = self._match_permitted(publisher, documents, undescribed, seconds)
         kinds = set(map(type, verdicts))
         if TypeMissing in kinds and self._lookups.start(publisher, verdicts):
             pass  # The publisher continues when the look-ups have ended.
@@ -124,6 +126,28 @@ class Input:
             if AcceptedWithLatestVersion in kinds:
                 self._look_up_latest(documents, verdicts)
             self._append_parts(publisher, self._authorise_parts(publisher, parts, verdicts))
+
+    def _match_permitted(
+        self,
+        publisher: Publisher,
+        documents: list[bytes],
+        undescribed: frozenset[DtdReference],
+        seconds: float,
+    ) -> list[Verdict]:
+        """Refuse documents that the account may not publish; match the others."""
+        errors = check_heads(publisher, documents)
+        if not errors:
+            return self._matcher.match(documents, undescribed, seconds)
+        permitted = [each for index, each in enumerate(documents) if index not in errors]
+        matched = iter(self._matcher.match(permitted, undescribed, seconds) if permitted else ())
+        verdicts: list[Verdict] = []
+        for index in range(len(documents)):
+            error = errors.get(index)
+            verdict = next(matched, None) if error is None else Refused(error)
+            if verdict is None:
+                break
+            verdicts.append(verdict)
+        return verdicts
 
     def discard_waiting(self, publisher: Publisher) -> None:
         """Discard batches of an ended session; the client sends them again.
@@ -149,8 +173,9 @@ class Input:
                 self._carriage.check_carriage,
             )
             for index, reason in checked.refused:
-                document = part.submission.batch.documents[index]
-                self._quarantine.add_document(document, reason, publisher.identity.client_id)
+                if isinstance(reason, InvalidEvent) and not isinstance(reason, ForgedIdentity):
+                    document = part.submission.batch.documents[index]
+                    self._quarantine.add_document(document, reason, publisher.identity.client_id)
             if not part.submission.requires_replica:
                 part.submission.requires_replica = self._acknowledgement_policy.requires_replica(
                     checked.streams

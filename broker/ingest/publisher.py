@@ -33,6 +33,8 @@ class Publisher(EventSource):
     """This batch must be sent again before a later one is accepted."""
     allowed_streams: dict[tuple[str, SecurityLevel], int] = attrs.field(factory=dict)
     """Rank by permitted stream and security level."""
+    permitted_head: tuple[Identity, bytes] | None = None
+    """The last document's bytes up to its ClientId, and the identity that may publish them."""
     carriage_version: object = None
     """`Carriage.version` for which `allowed_streams` holds."""
 

@@ -1,6 +1,7 @@
 """Quarantine: a bounded folder of refused documents for inspection (DESIGN 5).
 
 `N.xml` holds the bytes, `N.json` the sender, the time and the error. The oldest are deleted first.
+At most `MAX_WAITING` documents of `MAX_WAITING_BYTES` wait for the disk; further ones are dropped.
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ import json
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
 
 from broker.errors import BrokerError
 from broker.limit_registry import LimitRegistry
+
+MAX_WAITING: Final = 256
+MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
 
 
 class Quarantine:
@@ -26,7 +32,7 @@ class Quarantine:
         max_files: int,
         max_bytes: int,
         limit_registry: LimitRegistry,
-        write: Callable[..., Any],
+        write: Callable[..., Deferred[Any]],
         wall_clock: Callable[[], int],
     ) -> None:
         self._folder = folder
@@ -54,21 +60,39 @@ class Quarantine:
                 self._files.append((int(path.stem), path.stat().st_size))
                 self._bytes += path.stat().st_size
         self._next_number = self._files[-1][0] + 1 if self._files else 1
+        self._waiting = 0
+        self._waiting_bytes = 0
+        self._waiting_limit = limit_registry.add(
+            "quarantine-waiting", bound=lambda: MAX_WAITING, used=lambda: self._waiting
+        )
+        self._waiting_bytes_limit = limit_registry.add(
+            "quarantine-waiting-bytes",
+            bound=lambda: MAX_WAITING_BYTES,
+            used=lambda: self._waiting_bytes,
+        )
 
     def add_document(self, document: bytes, error: BrokerError, sender: str) -> None:
         """Store a document, unless it exceeds the folder's limit."""
         if len(document) > self._max_bytes or self._max_files < 1:
             (self._byte_limit if self._max_files else self._file_limit).count_reached()
             return
+        size = len(document)
+        if self._waiting >= MAX_WAITING:
+            self._waiting_limit.count_reached()
+            return
+        # A document that exceeds the bound alone is written if nothing waits.
+        if self._waiting and self._waiting_bytes + size > MAX_WAITING_BYTES:
+            self._waiting_bytes_limit.count_reached()
+            return
         number, self._next_number = self._next_number, self._next_number + 1
-        self._files.append((number, len(document)))
-        self._bytes += len(document)
+        self._files.append((number, size))
+        self._bytes += size
         removed = []
         while len(self._files) > self._max_files or self._bytes > self._max_bytes:
             of_files = len(self._files) > self._max_files
             (self._file_limit if of_files else self._byte_limit).count_reached()
-            old, size = self._files.popleft()
-            self._bytes -= size
+            old, old_size = self._files.popleft()
+            self._bytes -= old_size
             removed.append(old)
         details = {
             "sender": sender,
@@ -78,7 +102,14 @@ class Quarantine:
             "line": error.line,
             "column": error.column,
         }
-        self._write(self._write_files, number, document, json.dumps(details), removed)
+        self._waiting += 1
+        self._waiting_bytes += size
+        written = self._write(self._write_files, number, document, json.dumps(details), removed)
+        written.addBoth(self._settle, size)
+
+    def _settle(self, _: object, size: int) -> None:
+        self._waiting -= 1
+        self._waiting_bytes -= size
 
     def _write_files(self, number: int, document: bytes, details: str, removed: list[int]) -> None:
         try:

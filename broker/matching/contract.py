@@ -11,7 +11,7 @@ import attrs
 from zope.interface import Attribute, Interface
 
 from broker.dtd.reference import DtdReference
-from broker.errors import InvalidEvent, QueryTooExpensive, UnknownType
+from broker.errors import PeerError, QueryTooExpensive, UnknownType
 from broker.event.envelope import Header, Liveness
 from broker.event.stream import StreamPattern
 from broker.matching.explain.explanation import Explanation
@@ -42,7 +42,7 @@ def accepted_class(document: bytes) -> type[Accepted]:
 class Refused:
     """An event that must not be logged, and the reason."""
 
-    error: InvalidEvent
+    error: PeerError
 
 
 @attrs.frozen(slots=True)

@@ -118,7 +118,7 @@ class Node:
             max_files=settings.limits.quarantine_files,
             max_bytes=settings.limits.quarantine_bytes,
             limit_registry=self.limit_registry,
-            write=threads.run_in_pool,
+            write=threads.write_file,
             wall_clock=wall_clock,
         )
         self.durables = DurableSubscriptions(

@@ -1,4 +1,4 @@
-"""Threads of a node: one writes the log, one reads it, a pool does files and secrets.
+"""Threads of a node: one writes the log, one reads it, one writes files, a pool does secrets.
 
 Cores run on the reactor's thread; results return there, in order per thread.
 """
@@ -25,8 +25,12 @@ class Threads(Protocol):
     def read(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
         """Run on the thread that reads the log: one call at a time, in order."""
 
+    def write_file(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
+        """Run on the thread that writes files for which nobody waits: one call at a time, in
+        order. Its user bounds the calls that have not ended."""
+
     def run_in_pool(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
-        """Run on a thread of the pool, possibly in parallel to other calls."""
+        """Run on a thread of the pool, possibly in parallel to other calls. Only logins use it."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -77,17 +81,19 @@ class ReactorThreads:
         self._reactor = reactor
         self._writer = WorkerThread(reactor, "log-writer")
         self._reader = WorkerThread(reactor, "log-reader")
-        self._pool = ThreadPool(0, 2, name="files")
+        self._file_writer = WorkerThread(reactor, "file-writer")
+        self._pool = ThreadPool(0, 2, name="secrets")
         self.write = self._writer
         self.read = self._reader
+        self.write_file = self._file_writer
 
     def run_in_pool(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
         return deferToThreadPool(self._reactor, self._pool, call, *args)
 
     def start(self) -> None:
-        for each in (self._writer, self._reader, self._pool):
+        for each in (self._writer, self._reader, self._file_writer, self._pool):
             each.start()
 
     def stop(self) -> None:
-        for each in (self._writer, self._reader, self._pool):
+        for each in (self._writer, self._reader, self._file_writer, self._pool):
             each.stop()

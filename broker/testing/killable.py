@@ -115,6 +115,9 @@ class DelayedThreads:
     def read(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
         return self._run("reader", call, args)
 
+    def write_file(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
+        return self._run("file-writer", call, args)
+
     def run_in_pool(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
         return self._run("others", call, args)
 

@@ -5,15 +5,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from twisted.internet.defer import Deferred, succeed
+
 from broker.errors import NotValid
-from broker.ingest.quarantine import Quarantine
+from broker.ingest.quarantine import MAX_WAITING, MAX_WAITING_BYTES, Quarantine
 from broker.limit_registry import LimitRegistry
 
 ERROR = NotValid("element flight is not declared", line=3, column=7)
 
 
-def at_once(call: Callable[..., Any], *args: Any) -> None:
+def at_once(call: Callable[..., Any], *args: Any) -> Deferred[None]:
     call(*args)
+    return succeed(None)
 
 
 def quarantine(
@@ -98,3 +101,42 @@ def test_a_deleted_folder_raises_no_error(tmp_path: Path) -> None:
     folder.write_bytes(b"in its place")
     full.add_document(b"<b/>", ERROR, "alice")
     assert folder.read_bytes() == b"in its place"
+
+
+def test_documents_beyond_the_bound_of_waiting_ones_are_dropped_and_counted(
+    tmp_path: Path,
+) -> None:
+    writes: list[tuple[Deferred[None], Callable[..., Any], tuple[Any, ...]]] = []
+    limits = LimitRegistry()
+
+    def later(call: Callable[..., Any], *args: Any) -> Deferred[None]:
+        writes.append((Deferred(), call, args))
+        return writes[-1][0]
+
+    def write_all() -> None:
+        for done, call, args in writes:
+            call(*args)
+            done.callback(None)
+        writes.clear()
+
+    def waiting() -> list[tuple[float, int]]:
+        return [(each.find_used(), each.reached) for each in limits if "waiting" in each.name]
+
+    room = Quarantine(
+        tmp_path,
+        max_files=2000,
+        max_bytes=2**30,
+        limit_registry=limits,
+        write=later,
+        wall_clock=lambda: 42,
+    )
+    for _ in range(MAX_WAITING + 5):
+        room.add_document(b"x", ERROR, "alice")
+    assert waiting() == [(MAX_WAITING, 5), (MAX_WAITING, 0)]
+    write_all()
+    assert waiting() == [(0, 5), (0, 0)]
+    for _ in range(3):
+        room.add_document(b"x" * (MAX_WAITING_BYTES // 2), ERROR, "alice")
+    assert waiting() == [(2, 5), (MAX_WAITING_BYTES, 1)]
+    write_all()
+    assert len(kept(tmp_path)) == MAX_WAITING + 2
