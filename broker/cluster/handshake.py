@@ -95,10 +95,6 @@ class Handshake:
             receiver.packets_received(packets)
 
 
-def peer_host(channel: ISocketChannel) -> str:
-    return channel.peer_description.rpartition(":")[0].strip("[]")
-
-
 def reject_connection(channel: ISocketChannel, error: BrokerError) -> None:
     channel.send([messages.encode(NodeRefuse(error.to_wire()))])
     channel.close()

@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 from broker.cluster.acceptor import Acceptor
 from broker.cluster.connection_error import to_connection_error
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.handshake import Handshake, peer_host, reject_connection
+from broker.cluster.handshake import Handshake, reject_connection
 from broker.cluster.handshake_core import (
     Accepted,
     Admission,
@@ -25,6 +25,7 @@ from broker.cluster.link_log import LinkLog
 from broker.errors import BrokerError, PeerError
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
+from broker.transport.socket.contract import peer_host
 
 OnAccepted = Callable[[Accepted, ISocketChannel], None]
 

@@ -79,6 +79,17 @@ class LimitSettings:
         16,
         "Sessions of one account; without accounts there is no such limit.",
     )
+    max_handshakes: int = setting(
+        value_kind.count(1, 1_000_000),
+        1000,
+        "Connections that have not logged in. One more replaces the oldest one of the address with "
+        "the most. A quarter is reserved for addresses of earlier logins.",
+    )
+    max_handshakes_per_address: int = setting(
+        value_kind.count(1, 1_000_000),
+        500,
+        "Such connections of one address; an IPv6 address counts as its /64.",
+    )
     max_subscriptions_per_client: int = setting(
         value_kind.count(1, 1_000_000), 1000, "Subscriptions of one client id."
     )

@@ -10,6 +10,7 @@ from twisted.cred.credentials import IUsernamePassword, UsernamePassword
 from twisted.cred.error import LoginFailed, UnauthorizedLogin
 from twisted.cred.portal import IRealm, Portal
 from twisted.internet.defer import Deferred, DeferredSemaphore, fail, maybeDeferred
+from twisted.python.failure import Failure
 from zope.interface import Interface, implementer
 
 from broker.errors import AuthenticationFailed, Overloaded
@@ -34,7 +35,8 @@ _REFUSAL: Final = "the account or its secret is wrong, or none was given"
 class SecretChecker:
     """Checks an account's secret.
 
-    An unknown account costs as much as a wrong secret, so timing does not reveal names.
+    A cancelled check that waits is dropped. One that runs keeps its slot until it ends. An unknown
+    account costs as much as a wrong secret, so timing does not reveal names.
     """
 
     credentialInterfaces = (IUsernamePassword,)
@@ -61,8 +63,17 @@ class SecretChecker:
                 raise UnauthorizedLogin(_REFUSAL)
             return account.name.encode()
 
-        checked = self._slots.run(self._defer_to_thread, lambda: matches_secret(secret, stored))
-        return checked.addCallback(answer)
+        def run(_: object) -> Deferred[bool]:
+            result: Deferred[bool] = Deferred()
+            running = self._defer_to_thread(lambda: matches_secret(secret, stored))
+            running.addBoth(self._free_slot).chainDeferred(result)
+            return result
+
+        return self._slots.acquire().addCallback(run).addCallback(answer)
+
+    def _free_slot(self, outcome: bool | Failure) -> bool | Failure:
+        self._slots.release()
+        return outcome
 
 
 @implementer(IRealm)

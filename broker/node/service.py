@@ -22,6 +22,7 @@ from broker.cluster.listener import NetworkListener
 from broker.config import Settings
 from broker.errors import BrokerError
 from broker.node.child_processes import ChildProcesses, build_child_processes
+from broker.node.descriptors import reserve_descriptors
 from broker.node.garbage_collection import configure_garbage_collector
 from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
 from broker.node.threads import ReactorThreads
@@ -80,6 +81,7 @@ class NodeService(Service):
             dialler=dialler,
             archive=None if self.child_processes is None else self.child_processes.access,
         )
+        self._reserve_descriptors(node)
         listening = [
             serverFromString(self._reactor, text).listen(
                 TcpChannelFactory(node.accept_connection, self._settings.limits.max_frame_bytes)
@@ -121,6 +123,17 @@ class NodeService(Service):
             first=node.event_log.bounds.first,
             last=node.event_log.bounds.last,
         )
+
+    def _reserve_descriptors(self, node: Node) -> None:
+        handshakes, limits = node.acceptor.handshakes, self._settings.limits
+        handshakes.max_connections = reserve_descriptors()
+        if handshakes.max_connections < limits.max_sessions + limits.max_handshakes:
+            self.log.warn(
+                "this process may open too few files for limits.max_sessions and "
+                "limits.max_handshakes: {room} connections of clients fit; raise its limit "
+                "(LimitNOFILE of systemd, ulimit -n)",
+                room=handshakes.max_connections,
+            )
 
     def _tick(self) -> None:
         assert self.node is not None

@@ -16,12 +16,9 @@ from typing import Any
 import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
-from twisted.python.failure import Failure
-from zope.interface import implementer
 
 from broker.config.settings import LimitSettings
 from broker.errors import (
-    BrokerError,
     IncarnationRefused,
     PeerError,
     PeerSilent,
@@ -34,17 +31,15 @@ from broker.errors import (
 from broker.identity import IAuthenticator, Identity
 from broker.limit_registry import LimitRegistry
 from broker.log.event_log import EventLog
-from broker.rate_limited_log import RateLimitedLog
+from broker.sessions.handshakes import ClientHandshakes, Handshake, HandshakeLimits
 from broker.sessions.session import Session
 from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
-from broker.transport.socket import ISocketChannel, ISocketReceiver
+from broker.transport.socket import ISocketChannel
 from broker.transport.view import LinkState
 from broker.wire import messages
-from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Hello, Refuse, Welcome
+from broker.wire.messages import PROTOCOL_VERSIONS, Hello, Welcome
 
-#: Bound of the memory before the handshake.
-MAX_HANDSHAKE_BYTES = 4096
 TOKEN_BYTES = 16
 #: Cached newest incarnations; the log has all.
 _MAX_CACHED_CLIENTS = 10_000
@@ -57,7 +52,7 @@ class SessionLimits:
 
     max_sessions: int
     max_sessions_per_account: int
-    handshake_timeout: float
+    handshakes: HandshakeLimits
     session_lease: float
     max_event_bytes: int
     max_frame_bytes: int
@@ -67,7 +62,11 @@ class SessionLimits:
         return cls(
             max_sessions=settings.max_sessions,
             max_sessions_per_account=settings.max_sessions_per_account,
-            handshake_timeout=settings.handshake_timeout,
+            handshakes=HandshakeLimits(
+                settings.max_handshakes,
+                settings.max_handshakes_per_address,
+                settings.handshake_timeout,
+            ),
             session_lease=settings.session_lease,
             max_event_bytes=settings.max_event_bytes,
             # A frame must hold the largest event and its envelope. Otherwise its publisher would be
@@ -105,15 +104,14 @@ class SessionAcceptor:
         self._sessions: dict[tuple[str, int, bytes], Session] = {}
         self._by_client: dict[str, Session] = {}
         self._leases: dict[Session, Any] = {}
-        self._handshakes: set[_Handshake] = set()
-        self._newest_incarnations: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
-        self._closed = False
-        self._handshake_limit = limit_registry.add(
-            "handshakes",
-            setting="limits.max_sessions",
-            bound=lambda: self.limits.max_sessions,
-            used=lambda: len(self._handshakes),
+        self.handshakes = ClientHandshakes(
+            clock,
+            lambda: self.limits.handshakes,
+            limit_registry,
+            open_session=self._open_session,
+            count_connected=lambda: len(self._sessions) - len(self._leases),
         )
+        self._newest_incarnations: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
         self._session_limit = limit_registry.add(
             "sessions",
             setting="limits.max_sessions",
@@ -127,11 +125,7 @@ class SessionAcceptor:
             bound=lambda: self.limits.max_sessions_per_account,
             used=self._count_of_busiest_account,
         )
-        self._refusal_log = RateLimitedLog(
-            lambda text: self.log.info("{text}", text=text), clock.seconds
-        )
-        self.refused_connections: Counter[str] = Counter()
-        """By error code."""
+        self.refused_connections = self.handshakes.refused
         self.broken_connections: Counter[str] = Counter()
         """Session connections that violated the protocol or timed out, by error code."""
         self.ended_sessions: Counter[str] = Counter()
@@ -144,31 +138,11 @@ class SessionAcceptor:
 
     def accept_connection(self, channel: ISocketChannel) -> None:
         """Accept a connection with a handshake within `handshake_timeout` seconds."""
-        if self._closed:
-            self.refuse_connection(channel, ShuttingDown("the node is being stopped"))
-            return
-        if len(self._handshakes) >= self.limits.max_sessions:
-            self._handshake_limit.count_reached()
-            self.refuse_connection(
-                channel, TooManySessions("too many connections are in their handshake")
-            )
-            return
-        self._handshakes.add(_Handshake(self, channel, self._clock))
-
-    def refuse_connection(self, channel: ISocketChannel, error: BrokerError) -> None:
-        self.count_refused(channel, error)
-        channel.send([messages.encode(Refuse(error.to_wire()))])
-        channel.close()
-
-    def count_refused(self, channel: ISocketChannel, error: BrokerError) -> None:
-        self.refused_connections[error.code] += 1
-        peer = channel.peer_description
-        host = peer.rpartition(":")[0]
-        self._refusal_log.report(host, error.code, f"connection from {peer} refused: {error}")
+        self.handshakes.accept(channel)
 
     # ------------------------------------------------------------------ the handshake
 
-    def open_session(self, handshake: _Handshake, hello: Hello) -> Deferred[None]:
+    def _open_session(self, handshake: Handshake, hello: Hello) -> Deferred[None]:
         version = max(set(PROTOCOL_VERSIONS) & set(hello.versions), default=None)
         if version is None:
             raise VersionMismatch(
@@ -193,7 +167,7 @@ class SessionAcceptor:
         return sleep(self._clock).addCallback(lambda _: identity)
 
     def _attach_connection(
-        self, identity: Identity, handshake: _Handshake, hello: Hello, version: int
+        self, identity: Identity, handshake: Handshake, hello: Hello, version: int
     ) -> None:
         if handshake.is_closed:
             return
@@ -217,7 +191,6 @@ class SessionAcceptor:
         )
         channel.max_frame = self.limits.max_frame_bytes
         session.link.attach(channel)
-        channel.resume()
 
     def supersede_client(self, client_id: str, incarnation: int, token: bytes) -> None:
         """End the session of a client that has connected to another node (P11).
@@ -288,9 +261,6 @@ class SessionAcceptor:
         accounts = (session.identity.account for session in self._sessions.values())
         return max(Counter(filter(None, accounts)).values(), default=0)
 
-    def remove_handshake(self, handshake: _Handshake) -> None:
-        self._handshakes.discard(handshake)
-
     # ------------------------------------------------------------------ leases and the end
 
     def _connection_changed(self, session: Session) -> None:
@@ -321,67 +291,7 @@ class SessionAcceptor:
 
     def close(self) -> None:
         """Refuse further connections, and end all sessions with the reason."""
-        self._closed = True
+        self.handshakes.close()
         reason = ShuttingDown("the node is being stopped")
-        for handshake in list(self._handshakes):
-            handshake.refuse(reason)
         for session in list(self._sessions.values()):
             session.end(reason)
-
-
-@implementer(ISocketReceiver)
-class _Handshake:
-    def __init__(self, acceptor: SessionAcceptor, channel: ISocketChannel, clock: IClock) -> None:
-        self._acceptor = acceptor
-        self.channel = channel
-        self.is_closed = False
-        self._has_hello = False
-        self._timeout = clock.callLater(
-            acceptor.limits.handshake_timeout,
-            lambda: self.refuse(PeerSilent("no handshake arrived in time")),
-        )
-        channel.max_frame = MAX_HANDSHAKE_BYTES
-        channel.receiver = self
-
-    def packets_received(self, packets: Any) -> None:
-        if self._has_hello or len(packets) != 1:
-            self.refuse(ProtocolError("a client must wait for Welcome"))
-            return
-        self._has_hello = True
-        self.channel.pause()
-        try:
-            hello = messages.decode(packets[0])
-            if not isinstance(hello, Hello) or hello.magic != MAGIC:
-                raise ProtocolError("a session begins with Hello")
-            entered = self._acceptor.open_session(self, hello)
-        except BrokerError as error:
-            self.refuse(error)
-            return
-        entered.addCallbacks(lambda _: self._close(), self._refuse_failure)
-
-    def _refuse_failure(self, failure: Failure) -> None:
-        error = failure.value
-        if not isinstance(error, BrokerError):
-            SessionAcceptor.log.failure("a handshake failed", failure)
-            error = ProtocolError("the node could not check this handshake")
-        self.refuse(error)
-
-    def refuse(self, error: BrokerError) -> None:
-        if not self.is_closed:
-            self._close()
-            self._acceptor.refuse_connection(self.channel, error)
-
-    def channel_lost(self, error: BrokerError | None) -> None:
-        if not self.is_closed:
-            self._close()
-            if isinstance(error, PeerError):
-                self._acceptor.count_refused(self.channel, error)
-
-    def writable_changed(self, writable: bool) -> None:
-        """A handshake is too short to fill the send buffer."""
-
-    def _close(self) -> None:
-        self.is_closed = True
-        if self._timeout.active():
-            self._timeout.cancel()
-        self._acceptor.remove_handshake(self)

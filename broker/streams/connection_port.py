@@ -12,7 +12,6 @@ from broker.cluster.acceptor import MOST_HANDSHAKES_PER_HOST, Acceptor
 from broker.cluster.address import NETWORK, Address
 from broker.cluster.admission import AdmissionContext, AdmissionRules
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.handshake import peer_host
 from broker.cluster.handshake_core import Accepted, Refused
 from broker.cluster.handshake_messages import LINKS, NodeHello
 from broker.cluster.handshakes import Handshakes
@@ -21,7 +20,7 @@ from broker.config.network import NetworkSettings
 from broker.errors import BrokerError, Closed, ProtocolError, StackMismatch
 from broker.streams.contract import MOST_PEERS
 from broker.transport.clock import IClock
-from broker.transport.socket.contract import ISocketChannel
+from broker.transport.socket.contract import ISocketChannel, peer_host
 from broker.transport.stacks import GroupAddress, Transport
 
 

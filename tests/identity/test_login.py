@@ -6,7 +6,7 @@ from twisted.cred.checkers import ICredentialsChecker
 from twisted.cred.credentials import UsernamePassword
 from twisted.cred.error import UnauthorizedLogin
 from twisted.cred.portal import IRealm, Portal
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import Interface
@@ -70,6 +70,20 @@ class AccountsTests(SynchronousTestCase):
         login = self.authenticator.authenticate(client_id, account, secret)
         self.threads.run_all()
         return login
+
+    def test_checks_of_ended_connections_are_dropped_unless_they_run(self) -> None:
+        logins = [
+            self.authenticator.authenticate("zbw-1", "zbw", b"open sesame")
+            for _ in range(MAX_CONCURRENT_CHECKS + 2)
+        ]
+        for each in logins[:-1]:
+            each.cancel()
+            self.failureResultOf(each, CancelledError)
+        # Those that run keep their slots.
+        assert len(self.threads.waiting) == MAX_CONCURRENT_CHECKS
+        self.threads.run_all()
+        assert self.threads.run == MAX_CONCURRENT_CHECKS + 1
+        assert self.successResultOf(logins[-1]).client_id == "zbw-1"
 
     def test_the_classes_implement_twisted_cred(self) -> None:
         accounts = Accounts(SETTINGS.accounts)

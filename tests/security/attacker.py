@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
 from tests.system.node_process import PATIENCE
@@ -17,53 +17,63 @@ BACKLOG: Final = "tcp:port={port}:interface=127.0.0.1:backlog=1024"
 _AT_ONCE: Final = 50
 
 
-class Connection:
-    """A connection that sends given bytes, and may wait for its end."""
+class Connection(asyncio.Protocol):
+    """A connection that sends given bytes, and stores all that it receives."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
+    def __init__(self) -> None:
+        self.received = b""
+        self.is_closed = False
+        """True if the node has closed it."""
+        self._ended = asyncio.get_running_loop().create_future()
 
     @classmethod
     async def open(cls, port: int, data: bytes = b"", host: str = ATTACKER) -> Connection:
         """`host` is the local address."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(cls, "127.0.0.1", port, local_addr=(host, 0))
         if data:
-            writer.write(data)
-        return cls(reader, writer)
+            connection.send(data)
+        return connection
+
+    def send(self, data: bytes) -> None:
+        self._transport.write(data)
 
     async def read_to_end(self) -> bytes:
-        """Return all that the node sends until it closes the connection."""
-        received = b""
+        """Return all that the node has sent when it has closed the connection."""
         async with asyncio.timeout(PATIENCE):
-            with contextlib.suppress(ConnectionError):
-                while data := await self.reader.read(1 << 16):
-                    received += data
-        return received
-
-    @property
-    def is_closed(self) -> bool:
-        """True if the node's end has arrived."""
-        return self.reader.at_eof() or self.reader.exception() is not None
+            await asyncio.shield(self._ended)
+        return self.received
 
     def abort(self) -> None:
-        self.writer.transport.abort()
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_closed = True
+        if not self._ended.done():
+            self._ended.set_result(None)
 
 
 @contextlib.asynccontextmanager
 async def open_many(
-    port: int, count: int, data: bytes = b"", host: str = ATTACKER
+    port: int, count: int, data: bytes = b"", hosts: Sequence[str] = (ATTACKER,)
 ) -> AsyncIterator[list[Connection]]:
-    """Connections that all send `data` and nothing else."""
+    """Connections from `hosts` in turn that all send `data` and nothing else."""
     slots = asyncio.Semaphore(_AT_ONCE)
     opened: list[Connection] = []
 
-    async def open_one() -> None:
+    async def open_one(host: str) -> None:
         async with slots:
             opened.append(await Connection.open(port, data, host))
 
     try:
-        await asyncio.gather(*(open_one() for _ in range(count)))
+        await asyncio.gather(*(open_one(hosts[number % len(hosts)]) for number in range(count)))
         yield opened
     finally:
         for each in opened:

@@ -333,7 +333,7 @@ def test_node_serves_after_thousands_of_silent_connections(
     need("many-files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 200), hard))
     # The limit is reached before the first timeouts, also on a slow machine.
-    limits = "[limits]\nmax_sessions = 500\nhandshake_timeout = 4.0\n"
+    limits = "[limits]\nmax_handshakes = 500\nhandshake_timeout = 4.0\n"
 
     async def work(node: NodeProcess) -> None:
         open_at_once = asyncio.Semaphore(50)

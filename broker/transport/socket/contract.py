@@ -99,3 +99,8 @@ class IDatagramChannel(ISocketChannel):
 
         Raises ValueError, and sends none, for an empty packet or one above `max_packet`.
         """
+
+
+def peer_host(channel: ISocketChannel) -> str:
+    """Return the address of the other end without its port."""
+    return channel.peer_description.rpartition(":")[0].strip("[]")

@@ -1,0 +1,74 @@
+"""Channels that send their last bytes before they close."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from zope.interface import implementer
+
+from broker.errors import BrokerError, PeerSilent
+from broker.transport.clock import IClock
+from broker.transport.socket.contract import ISocketChannel, ISocketReceiver
+
+#: Seconds. A refusal is short.
+CLOSE_TIMEOUT: Final = 1.0
+#: Beyond this the oldest is aborted.
+MAX_CLOSING: Final = 64
+
+
+class ClosingChannels:
+    """Channels without a user that send their last bytes.
+
+    A peer that reads nothing, or whose TLS handshake has not ended, would hold a channel for ever.
+    So each is aborted after `CLOSE_TIMEOUT` seconds, and the oldest one beyond `MAX_CLOSING`.
+    """
+
+    def __init__(self, clock: IClock) -> None:
+        self._clock = clock
+        self._closing: dict[_Closing, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._closing)
+
+    def close(self, channel: ISocketChannel, last_packet: bytes) -> None:
+        """Send one more packet and close."""
+        channel.send([last_packet])
+        channel.close()
+        closing = _Closing(channel, self._clock, self._closing)
+        self._closing[closing] = None
+        channel.receiver = closing
+        if len(self._closing) > MAX_CLOSING:
+            next(iter(self._closing)).abort()
+
+    def abort_all(self) -> None:
+        for closing in list(self._closing):
+            closing.abort()
+
+
+@implementer(ISocketReceiver)
+class _Closing:
+    def __init__(
+        self, channel: ISocketChannel, clock: IClock, others: dict[_Closing, None]
+    ) -> None:
+        self._channel = channel
+        self._others = others
+        self._limit = clock.callLater(CLOSE_TIMEOUT, self.abort)
+
+    def abort(self) -> None:
+        self._remove()
+        self._channel.abort(PeerSilent("the peer did not receive the last bytes in time"))
+
+    def channel_lost(self, error: BrokerError | None) -> None:
+        self._remove()
+
+    def packets_received(self, packets: Sequence[bytes]) -> None:
+        """Ignored: nothing is delivered after `close`."""
+
+    def writable_changed(self, writable: bool) -> None:
+        """Ignored: nothing else is sent."""
+
+    def _remove(self) -> None:
+        self._others.pop(self, None)
+        if self._limit.active():
+            self._limit.cancel()
