@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -24,6 +25,9 @@ Destination: TypeAlias = Address | LinkKey
 #: All, and the nodes and units among them.
 _Targets: TypeAlias = tuple[frozenset[Destination], frozenset[Address]]
 _MOST_CACHED = 10_000
+#: Shares of query time (`query.max_share`) of one destination, and of all absent clients. Accounts
+#: behind a destination are unknown here, so its queries are distributed over these.
+SHARES_OF_DESTINATION: Final = 4
 #: Seconds; an event that matched removed interest may wait for its DTD or for the disk.
 REMOVED_KEPT = 60
 
@@ -136,7 +140,7 @@ class RemoteInterest:
     def install_for_absent(self, key: Hashable, interest: StreamInterest) -> None:
         """Match for an absent local client: an event that enters the unit may be for it alone."""
         self.remove_for_absent(key)
-        number = self._matcher.subscribe(interest.pattern, interest.query, f"absent {key}")
+        number = self._matcher.subscribe(interest.pattern, interest.query, _share_of("absent", key))
         self._absent[key] = number, interest
 
     def remove_for_absent(self, key: Hashable) -> None:
@@ -242,11 +246,14 @@ class RemoteInterest:
         return targets
 
     def _subscribe(self, installed: _Installed) -> None:
-        # The union of many clients' interest is not one greedy client.
-        account = f"{installed.destination} {installed.id}"
         interest = installed.interest
-        number = self._matcher.subscribe(interest.pattern, interest.query, account)
+        share = _share_of(str(installed.destination), installed.id)
+        number = self._matcher.subscribe(interest.pattern, interest.query, share)
         self._installed[number] = installed
         self._numbers[installed.destination, installed.id] = number
         self._counts[installed.destination] += 1
         self._targets.clear()
+
+
+def _share_of(destination: str, key: object) -> str:
+    return f"{destination} {zlib.crc32(repr(key).encode()) % SHARES_OF_DESTINATION}"

@@ -185,7 +185,8 @@ class QuerySettings:
     max_share: float = setting(
         value_kind.fraction(0.001, 1.0),
         0.1,
-        "Long-term share of the node's time for the queries of one client.",
+        "Long-term share of the node's time for the queries of one account; without accounts, of "
+        "one client.",
     )
 
 

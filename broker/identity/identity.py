@@ -27,6 +27,12 @@ class Identity:
     client_ids: tuple[str, ...] = ()
     """Patterns of the client ids that the account may use."""
 
+    @property
+    def holder(self) -> str:
+        """Return the name under which shared limits count this client: all clients of an account
+        share them; on a node without accounts each ClientId has its own."""
+        return f"account {self.account}" if self.account else self.client_id
+
     def owns_client_id(self, client_id: str) -> bool:
         patterns = self.client_ids
         return client_id == self.client_id or any(

@@ -105,6 +105,6 @@ class Budget:
 
 def _budget_exceeded(worst_cost: WorstCost) -> QueryTooExpensive:
     return QueryTooExpensive(
-        "the queries of this client take too much time in total, and this is one of the most "
-        f"expensive: it may visit {worst_cost.deep:.3g} nodes"
+        "the queries of this account or client take too much time in total, and this is one of "
+        f"the most expensive: it may visit {worst_cost.deep:.3g} nodes"
     )

@@ -1,7 +1,8 @@
-"""Each client's share of the node's time for queries (checklist F13).
+"""The share of the node's time for the queries of an account (checklist F13).
 
-A client has a little free time per event. Longer evaluations become a debt, which decreases as time
-passes.
+Below, a client is the holder of a share: an account with all its sessions, on a node without
+accounts a ClientId, or a part of the interest of another node. A client has a little free time per
+event. Longer evaluations become a debt, which decreases as time passes.
 """
 
 from __future__ import annotations

@@ -103,10 +103,10 @@ class IMatcher(Interface):
 
     last_number: int = Attribute("number of the newest subscription; 0: there was none")
 
-    def subscribe(pattern: StreamPattern, query: Query, client: str = "") -> int:
+    def subscribe(pattern: StreamPattern, query: Query, holder: str = "") -> int:
         """Add a subscription for the next `match`; return its number, which is never reused.
 
-        All queries of one `client` share its time (F13).
+        All queries of one `holder`, an account or a client, share its time (F13).
         """
 
     def unsubscribe(number: int) -> None:

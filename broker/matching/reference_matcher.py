@@ -86,14 +86,14 @@ class ReferenceMatcher:
         bounds = QueryBounds(query_limits, clock, max_run_time)
         self._explainer = Explainer("reference", self._examiner, bounds, clock)
 
-    def subscribe(self, pattern: StreamPattern, query: Query, client: str = "") -> int:
+    def subscribe(self, pattern: StreamPattern, query: Query, holder: str = "") -> int:
         group = self._groups.get(query)
         if group is None:
             group = self._groups[query] = _QueryGroup(query)
         self.last_number += 1
         group.patterns[self.last_number] = pattern
         self._by_number[self.last_number] = group
-        self._time_shares.add_subscription(self.last_number, client)
+        self._time_shares.add_subscription(self.last_number, holder)
         return self.last_number
 
     def unsubscribe(self, number: int) -> None:

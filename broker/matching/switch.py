@@ -109,9 +109,9 @@ class Switch:
         bounds = QueryBounds(query_limits, clock, max_run_time)
         self._explainer = Explainer("switch", self._examiner, bounds, clock, index)
 
-    def subscribe(self, pattern: StreamPattern, query: Query, client: str = "") -> int:
+    def subscribe(self, pattern: StreamPattern, query: Query, holder: str = "") -> int:
         number = self._registry.add_subscription(pattern, query)
-        self._time_shares.add_subscription(number, client)
+        self._time_shares.add_subscription(number, holder)
         return number
 
     @property

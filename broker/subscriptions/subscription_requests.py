@@ -153,7 +153,7 @@ class SubscriptionRequests:
         start = find_start(log, request, position, log.end_position())
         feed = Feed(
             number=request.number,
-            matcher_number=self._matcher.subscribe(pattern, query, identity.client_id),
+            matcher_number=self._matcher.subscribe(pattern, query, identity.holder),
             is_durable=bool(request.durable),
             cut=log.newest[1],
             newest_at_start=log.newest,

@@ -64,7 +64,7 @@ def test_the_oldest_is_deleted_beyond_the_number_of_bytes(tmp_path: Path) -> Non
     for letter in b"abc":
         room.add_document(bytes([letter]) * 4, ERROR, "alice")
     assert kept(tmp_path) == [b"bbbb", b"cccc"]
-    files, size = limits
+    files, size, *_ = limits
     assert (files.find_used(), files.reached) == (2, 0)
     assert (size.find_used(), size.reached) == (8, 1)
 

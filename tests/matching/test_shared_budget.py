@@ -154,8 +154,8 @@ def test_expensive_queries_share_a_clients_time_after_its_cheap_ones(
     assert evaluator.suspended == [*expensive[4:], *further]
     assert evaluator.clock.now < 0.05 + 0.25 + 0.04
     assert set(evaluator.messages) == {
-        "the queries of this client take too much time in total, and this is one of the most "
-        "expensive: it may visit 4.51e+07 nodes"
+        "the queries of this account or client take too much time in total, and this is one of "
+        "the most expensive: it may visit 4.51e+07 nodes"
     }
 
 
