@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from broker.config import value_kind
+from broker.config.audit import AuditSettings
 from broker.config.identity import AccountSettings
 from broker.config.network import NetworkSettings
 from broker.config.recovery import ArchiveSettings, RecoverySettings
@@ -330,6 +331,7 @@ class Settings:
     types: TypeSettings = attrs.field(factory=TypeSettings)
     validation: ValidationSettings = attrs.field(factory=ValidationSettings)
     metrics: MetricsSettings = attrs.field(factory=MetricsSettings)
+    audit: AuditSettings = attrs.field(factory=AuditSettings)
     network: NetworkSettings = attrs.field(factory=NetworkSettings)
     archive: ArchiveSettings = attrs.field(factory=ArchiveSettings)
     recovery: RecoverySettings = attrs.field(factory=RecoverySettings)
@@ -364,6 +366,7 @@ SECTIONS: Final[dict[str, type]] = {
     "types": TypeSettings,
     "validation": ValidationSettings,
     "metrics": MetricsSettings,
+    "audit": AuditSettings,
     "network": NetworkSettings,
     "archive": ArchiveSettings,
     "recovery": RecoverySettings,

@@ -35,6 +35,7 @@ from broker.log.log_file import LogFile
 from broker.matching.query.query import parse_query
 from broker.matching.schema.query_advisor import QueryAdvisor
 from broker.node.answers import build_answers, build_explanation_answers
+from broker.node.audit import AUDITED_QUESTIONS, build_audit_log
 from broker.node.event_types import EventTypes
 from broker.node.log_opening import open_event_log
 from broker.node.matcher import make_matcher, query_limits
@@ -91,6 +92,9 @@ class Node:
         self.settings = settings
         self.accounts = Accounts(settings.accounts)
         self.limit_registry = LimitRegistry()
+        self.audit = build_audit_log(
+            settings.audit, threads, reactor, wall_clock, self.limit_registry
+        )
         self.started_ms = wall_clock()
         self._wall_clock = wall_clock
         self._reactor, self._threads = reactor, threads
@@ -232,6 +236,8 @@ class Node:
             answers=build_answers(self, self.parse_query),
             on_ended=lambda session: self.acceptor.remove_session(session),
             clock=self._reactor,
+            audit=self.audit,
+            audited_questions=AUDITED_QUESTIONS,
         )
 
         def make_session(identity: Identity, incarnation: int, token: bytes) -> Session:
@@ -251,6 +257,7 @@ class Node:
             clock=self._reactor,
             limits=SessionLimits.from_settings(limits, ENVELOPE_BYTES),
             limit_registry=self.limit_registry,
+            audit=self.audit,
             make_session=make_session,
         )
 
@@ -324,6 +331,7 @@ class Node:
             times.stop()
             self.output.send_progress()
         self.notices.send_waiting()
+        self.audit.tick()
         if self.network is not None:
             self.network.tick()
             self.network.driver.release_overdue()
@@ -351,6 +359,7 @@ class Node:
             if self.transports is not None:
                 await self.transports.stop()
             await self.event_log.close()
+            await self.audit.drain()
         finally:
             self._threads.stop()
 

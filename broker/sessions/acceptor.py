@@ -17,6 +17,7 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from broker.audit import IAuditLog
 from broker.config.settings import LimitSettings
 from broker.errors import (
     IncarnationRefused,
@@ -92,6 +93,7 @@ class SessionAcceptor:
         clock: IClock,
         limits: SessionLimits,
         limit_registry: LimitRegistry,
+        audit: IAuditLog,
         make_session: Callable[[Identity, int, bytes], Session],
     ) -> None:
         self._node_name = node_name
@@ -108,6 +110,7 @@ class SessionAcceptor:
             clock,
             lambda: self.limits.handshakes,
             limit_registry,
+            audit,
             open_session=self._open_session,
             count_connected=lambda: len(self._sessions) - len(self._leases),
         )

@@ -17,6 +17,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from broker.audit import IAuditLog
 from broker.errors import (
     AuthenticationFailed,
     BrokerError,
@@ -64,6 +65,7 @@ class ClientHandshakes:
         clock: IClock,
         limits: Callable[[], HandshakeLimits],
         limit_registry: LimitRegistry,
+        audit: IAuditLog,
         *,
         open_session: Callable[[Handshake, Hello], Deferred[None]],
         count_connected: Callable[[], int],
@@ -76,6 +78,7 @@ class ClientHandshakes:
         self.max_connections = sys.maxsize
         """Bound of the connections with and without a session, by file descriptors."""
         self.delays = LoginDelays()
+        self._audit = audit
         self._count_connected = count_connected
         self._pending: PendingConnections[Handshake] = PendingConnections()
         self._handshakes: set[Handshake] = set()
@@ -134,6 +137,17 @@ class ClientHandshakes:
     def record_login(self, handshake: Handshake) -> None:
         self._pending.add_known_address(handshake.host)
         self.delays.record_success(handshake.address, handshake.account)
+        self.record_attempt(handshake)
+
+    def record_attempt(self, handshake: Handshake, error: BrokerError | None = None) -> None:
+        """Add a record to the audit log."""
+        self._audit.record(
+            "login",
+            account=handshake.account,
+            client=handshake.client_id,
+            address=handshake.channel.peer_description,
+            error=error,
+        )
 
     def refuse(self, channel: ISocketChannel, error: BrokerError, account: str = "") -> None:
         """Close a connection with the reason."""
@@ -165,7 +179,8 @@ class Handshake:
         self.host = peer_host(channel)
         self.address = address_group(self.host)
         self.account = ""
-        """Account in the Hello."""
+        self.client_id = ""
+        """Account and ClientId of the Hello."""
         self.is_closed = False
         self._has_hello = False
         self._login: Deferred[None] | None = None
@@ -189,7 +204,7 @@ class Handshake:
             hello = messages.decode(packets[0])
             if not isinstance(hello, Hello) or hello.magic != MAGIC:
                 raise ProtocolError("a session begins with Hello")
-            self.account = hello.account
+            self.account, self.client_id = hello.account, hello.client_id
             self._check_delay()
             self._login = self._owner.open_session(self, hello)
         except BrokerError as error:
@@ -227,6 +242,8 @@ class Handshake:
     def refuse(self, error: BrokerError) -> None:
         if not self.is_closed:
             self._close()
+            if self._has_hello:
+                self._owner.record_attempt(self, error)
             self._owner.refuse(self.channel, error, self.account)
 
     def channel_lost(self, error: BrokerError | None) -> None:

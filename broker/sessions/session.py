@@ -12,12 +12,14 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from broker.audit import IAuditLog, NoAuditLog
 from broker.delivery.session_delivery import SessionDelivery
-from broker.errors import BrokerError, Closed, Overloaded, PeerError, ProtocolError
+from broker.errors import BrokerError, Closed, Overloaded, PeerError, ProtocolError, WireError
 from broker.event.place import Position
 from broker.identity import Identity
 from broker.ingest.input import Input
 from broker.ingest.publisher import Publisher
+from broker.sessions.session_records import SessionRecords
 from broker.sessions.time_slices import MAX_DOCUMENTS, SLICE_SECONDS, TimeSlices
 from broker.subscriptions.profile import Profile
 from broker.subscriptions.subscription_context import SubscriptionCallbacks
@@ -65,6 +67,9 @@ class SessionServices:
     on_ended: Callable[[Session], None]
     """Called once."""
     clock: IClock
+    audit: IAuditLog = attrs.field(factory=NoAuditLog)
+    audited_questions: frozenset[str] = frozenset()
+    """Questions that change something."""
 
 
 @implementer(IStackReceiver)
@@ -108,7 +113,12 @@ class Session:
         self._credit = INITIAL_CREDIT
         self._services = services
         self.delivery = make_delivery(self)
-        self._profile = Profile(identity, self.delivery, incarnation, token)
+        self._records = SessionRecords(
+            services.audit, services.audited_questions, identity, lambda: self.peer
+        )
+        self._profile = Profile(
+            *(identity, self.delivery, incarnation, token), record=self._records.record
+        )
         self._publisher = Publisher(
             self._slices.run_later, identity, incarnation, self._send_publish_answer
         )
@@ -265,6 +275,7 @@ class Session:
         try:
             self._services.subscriptions.subscribe(self._profile, message, callbacks)
         except PeerError as error:
+            self._records.record_refused("subscribe", message.pattern, error)
             self.send_message(Ended(message.number, error.to_wire()))
 
     def _handle_unsubscribe(self, message: Unsubscribe) -> None:
@@ -294,18 +305,24 @@ class Session:
             return
         answer = maybeDeferred(answerer, self.identity, message)
         answer.addCallbacks(
-            lambda content: self.send_message(Answer(message.request, NO_ERROR, content)),
+            lambda content: self._send_answer(message, NO_ERROR, content),
             lambda failure: self._send_answer_error(message, failure),
         )
+
+    def _send_answer(self, message: Ask, error: WireError, content: object) -> None:
+        self._records.record_answer(message, error)
+        self.send_message(Answer(message.request, error, content))
 
     def _send_answer_error(self, message: Ask, failure: Failure) -> None:
         error = failure.value
         if not isinstance(error, BrokerError):
             self.log.failure("a question could not be answered", failure)
             error = ProtocolError("the node could not answer")
-        self.send_message(Answer(message.request, error.to_wire(), None))
+        self._send_answer(message, error.to_wire(), None)
 
     def _send_publish_answer(self, answer: Published | NotPublished) -> None:
+        if isinstance(answer, Published) and answer.refused:
+            self._records.record_published(answer)
         self._send(messages.encode(answer, self.version), consumed=1)
 
     # ------------------------------------------------------------------ the end

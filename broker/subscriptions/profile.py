@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
 from broker.delivery.session_delivery import SessionDelivery
@@ -17,3 +19,5 @@ class Profile:
     incarnation: int = 0
     token: bytes = attrs.field(default=b"", repr=False)
     durable_names: dict[int, str] = attrs.field(factory=dict)
+    record: Callable[[str, str], object] = lambda *_: None
+    """Adds a record to the audit log: an action, and the name of a durable subscription."""

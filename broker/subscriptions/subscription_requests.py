@@ -167,6 +167,8 @@ class SubscriptionRequests:
             policy=policy,
         )
         self._output.add_feed(delivery, feed)
+        if request.durable and not _is_unchanged(request, stored):
+            profile.record("durable-change" if stored else "durable-create", request.durable)
         SubscriptionLifecycle(
             *(self._context, profile, request, callbacks),
             feed=feed,
@@ -193,6 +195,7 @@ class SubscriptionRequests:
             self._context.durables.release(profile.identity.client_id, name)
             if forget:
                 self._context.durables.delete(profile.identity.client_id, name)
+                profile.record("durable-delete", name)
 
     def acknowledge(self, profile: Profile, number: int, position: Position) -> None:
         """Store a processed position; ignored for a transient subscription."""
@@ -269,6 +272,13 @@ class SubscriptionRequests:
             raise TooManySubscriptions(
                 f"{self.max_subscriptions} durable subscriptions are the limit of a client"
             )
+
+
+def _is_unchanged(request: Subscribe, stored: DurableSubscription | None) -> bool:
+    """True if a stored subscription continues with its streams and query."""
+    return stored is not None and (request.pattern, request.query, request.namespaces) == (
+        *(stored.pattern, stored.query, stored.namespaces),
+    )
 
 
 def _known_position(request: Subscribe, stored: DurableSubscription | None) -> Position | None:
