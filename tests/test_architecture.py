@@ -23,7 +23,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 #: A module imports only from its own level or below.
 FLOORS = (
-    ("broker", "broker.errors", "broker.rate_limited_log", "broker.limit_registry", "broker.audit"),
+    (
+        *("broker", "broker.error", "broker.errors", "broker.rate_limited_log"),
+        *("broker.limit_registry", "broker.audit"),
+    ),
     (
         *("broker.event", "broker.transport", "broker.order_certificates"),
         *("broker.streams.contract", "broker.streams.dropped_count"),

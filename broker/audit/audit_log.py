@@ -156,9 +156,10 @@ class AuditLog:
         self.tick()
 
     def _is_repetition(self, fields: _Fields) -> bool:
-        action, account, client, address, *rest = fields
+        action, account, client, address, subject, result = fields
         # Each connection has another port.
-        key = (action, account, client, address.rpartition(":")[0], *rest)
+        host = address.rpartition(":")[0]
+        key = (action, account, client, host, subject, result)
         known = self._failures.get(key)
         if known is not None:
             known.count += 1

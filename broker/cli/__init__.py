@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "recover": "Replay published events, or show their sources.",
     "explain": "Show how a query is evaluated, and why an event matches or not.",
     "durable": "Show, pause, reset and delete durable subscriptions.",
+    "client": "Reset the state that a node stores for a client.",
     "status": "Show the state of one node, or of several side by side.",
     "top": "Watch nodes, their links and their traffic.",
     "archive": "List, verify, compact and expire the archive of a network.",

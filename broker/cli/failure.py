@@ -15,6 +15,7 @@ from broker.errors import (
     BrokerError,
     ConfigurationError,
     GaveUp,
+    IncarnationAhead,
     IncarnationRefused,
     NotAllowed,
     QueryTooExpensive,
@@ -28,6 +29,7 @@ from broker.errors import (
 _ADVICE: Final[tuple[tuple[type[BrokerError], str], ...]] = (
     (GaveUp, "start a node with `twistd -n xmlbroker`, or give another --node"),
     (AuthenticationFailed, "give --account and --secret-file as in the node's configuration"),
+    (IncarnationAhead, "correct the clock of this machine or of the node"),
     (IncarnationRefused, "another process uses this client id: give another --client-id"),
     (SessionSuperseded, "another process took this client id over: give another --client-id"),
     (NotAllowed, "ask the node's administrator to give the account that right"),

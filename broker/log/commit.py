@@ -65,8 +65,8 @@ class Commit:
     marks: list[tuple[Publisher, bytes]] = attrs.field(factory=list)
     durables: list[tuple[bytes, bytes | None]] = attrs.field(factory=list)
     """Key and value of durable subscriptions; None deletes."""
-    clients: list[tuple[str, bytes]] = attrs.field(factory=list)
-    """ClientId and its newest incarnation, in the session layer's encoding."""
+    clients: list[tuple[str, bytes | None]] = attrs.field(factory=list)
+    """ClientId and its newest incarnation, in the session layer's encoding; None deletes."""
     covered: dict[str, Mark] = attrs.field(factory=dict)
     """By origin: the log is complete up to this mark, as far as this node needs the origin."""
     begins_after: dict[str, Mark] = attrs.field(factory=dict)

@@ -239,8 +239,8 @@ class EventLog(LogHistory):
             self._commit_now()
         return committed
 
-    def put_client(self, client_id: str, newest: bytes) -> None:
-        """Store the value within `COMMIT_DELAY`, before the client's next event."""
+    def put_client(self, client_id: str, newest: bytes | None) -> None:
+        """Store the value, or delete it, within `COMMIT_DELAY`, before the client's next event."""
         self._pending.commit.clients.append((client_id, newest))
         self._commit_soon()
 

@@ -106,6 +106,12 @@ class FileReader:
         with self._guard, self._reading() as txn:
             return self._tables.clients.get_or_none(txn, client_id.encode())
 
+    def clients_above(self, least: bytes) -> list[tuple[str, bytes]]:
+        """Return ClientIds whose value is above `least`, with their values."""
+        with self._guard, self._reading() as txn:
+            items = self._tables.clients.items(txn)
+            return [(key.decode(), value) for key, value in items if value and value > least]
+
     def durables(self) -> list[tuple[bytes, bytes]]:
         with self._guard, self._reading() as txn:
             items = self._tables.durables.items(txn)

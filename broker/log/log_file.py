@@ -277,7 +277,10 @@ class LogFile(FileReader):
                 else:
                     tables.durables.put(txn, key, value)
             for client_id, newest in commit.clients:
-                tables.clients.put(txn, client_id.encode(), newest)
+                if newest is None:
+                    tables.clients.delete(txn, client_id.encode())
+                else:
+                    tables.clients.put(txn, client_id.encode(), newest)
             kept = self.replica_spans
             if commit.replicas:
                 kept = self._tables.replicas.add_batches(

@@ -168,6 +168,10 @@ class LogReader:
     def newest_incarnation(self, client_id: str) -> bytes | None:
         return self._file.newest_incarnation(client_id)
 
+    def clients_above(self, least: bytes) -> Deferred[list[tuple[str, bytes]]]:
+        """Return ClientIds whose value is above `least`, with their values."""
+        return self._read(self._file.clients_above, least)
+
     async def scrub(self) -> None:
         """Find damage while other nodes have the events."""
         serial = self._bounds.first

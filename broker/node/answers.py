@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 
 from broker.cluster.event_routes import EventRoutes
 from broker.dtd.interfaces import IDtdCache
+from broker.event.stream import check_client_id
 from broker.identity import Identity
 from broker.matching.query.query import Query
 from broker.node.event_types import EventTypes
@@ -120,6 +121,13 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
         identity.check_administer()
         return build_status(node)
 
+    def answer_client_reset(identity: Identity, ask: Ask) -> Any:
+        identity.check_administer()
+        client = check_client_id(ask.arguments.get("client", ""))
+        incarnation, had_session = node.acceptor.reset_client(client)
+        answer = {"client": client, "incarnation": incarnation, "session_ended": had_session}
+        return node.event_log.when_state_committed().addCallback(lambda _: answer)
+
     def list_subscribers() -> Iterator[Subscriber]:
         queries = None if node.network is None else node.network.remote_interest
         return find_subscribers(node.acceptor.sessions, node.durables, queries, parse_query)
@@ -138,6 +146,7 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
     types = node.types.build_answers(list_subscribers)
     return {
         "status": answer_status,
+        "client-reset": answer_client_reset,
         "dtd-list": types.answer_list,
         "dtd-show": types.answer_show,
         "dtd-check": types.answer_check,

@@ -46,6 +46,7 @@ from broker.recovery.archive_dtd_source import ArchiveDtdSource
 from broker.recovery.builder import build_recovery
 from broker.recovery.page_matcher import PageMatcher
 from broker.sessions.acceptor import SessionAcceptor, SessionLimits
+from broker.sessions.incarnations import Incarnations
 from broker.sessions.session import Session, SessionServices
 from broker.streams.link_sockets import LinkSockets, open_on_reactor
 from broker.streams.transports import transports_by_pattern
@@ -254,6 +255,7 @@ class Node:
             address=self._find_address,
             authenticator=authenticator_for(self.accounts, self._threads.run_in_pool),
             event_log=self.event_log,
+            incarnations=Incarnations(self.event_log, self._wall_clock),
             clock=self._reactor,
             limits=SessionLimits.from_settings(limits, ENVELOPE_BYTES),
             limit_registry=self.limit_registry,
@@ -310,6 +312,7 @@ class Node:
             self.transports.listen()
         self._threads.start()
         self.types.start(self.event_log)
+        self.acceptor.incarnations.start()
         self.subscription_requests.announce_stored()
         if self.transports is not None:
             self.transports.start()

@@ -110,6 +110,7 @@ def build_status(node: InspectedNode) -> dict[str, Any]:
         "network": build_network_status(node),
         "stacks": [] if node.transports is None else node.transports.snapshot(),
         "recovery": build_recovery_status(node),
+        "incarnations_ahead": node.acceptor.incarnations.snapshot(),
         "sessions": [_session_row(session) for session in node.acceptor.sessions],
     }
 

@@ -7,9 +7,7 @@ of another process, is refused (M25, DESIGN 1).
 
 from __future__ import annotations
 
-import hmac
-import struct
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -20,7 +18,6 @@ from twisted.logger import Logger
 from broker.audit import IAuditLog
 from broker.config.settings import LimitSettings
 from broker.errors import (
-    IncarnationRefused,
     PeerError,
     PeerSilent,
     ProtocolError,
@@ -33,6 +30,7 @@ from broker.identity import IAuthenticator, Identity
 from broker.limit_registry import LimitRegistry
 from broker.log.event_log import EventLog
 from broker.sessions.handshakes import ClientHandshakes, Handshake, HandshakeLimits
+from broker.sessions.incarnations import Incarnations
 from broker.sessions.session import Session
 from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
@@ -42,9 +40,6 @@ from broker.wire import messages
 from broker.wire.messages import PROTOCOL_VERSIONS, Hello, Welcome
 
 TOKEN_BYTES = 16
-#: Cached newest incarnations; the log has all.
-_MAX_CACHED_CLIENTS = 10_000
-_NEWEST_STRUCT = struct.Struct(">Q16s")
 
 
 @attrs.frozen
@@ -90,6 +85,7 @@ class SessionAcceptor:
         address: Callable[[], str],
         authenticator: IAuthenticator,
         event_log: EventLog,
+        incarnations: Incarnations,
         clock: IClock,
         limits: SessionLimits,
         limit_registry: LimitRegistry,
@@ -100,6 +96,7 @@ class SessionAcceptor:
         self._address = address
         self._authenticator = authenticator
         self._event_log = event_log
+        self.incarnations = incarnations
         self._clock = clock
         self.limits = limits
         self._make_session = make_session
@@ -114,7 +111,6 @@ class SessionAcceptor:
             open_session=self._open_session,
             count_connected=lambda: len(self._sessions) - len(self._leases),
         )
-        self._newest_incarnations: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
         self._session_limit = limit_registry.add(
             "sessions",
             setting="limits.max_sessions",
@@ -198,57 +194,43 @@ class SessionAcceptor:
     def supersede_client(self, client_id: str, incarnation: int, token: bytes) -> None:
         """End the session of a client that has connected to another node (P11).
 
-        Raises `IncarnationRefused` if a later process of the client is known here.
+        Raises `IncarnationRefused` if a later process of the client is known here, and
+        `IncarnationAhead`.
         """
-        self._check_incarnation(client_id, incarnation, token)
-        self._store_incarnation(client_id, incarnation, token)
+        self.incarnations.check(client_id, incarnation, token)
+        self.incarnations.store(client_id, incarnation, token)
         previous = self._by_client.get(client_id)
         if previous is not None:
             previous.end(SessionSuperseded(f"{client_id} is at another node now"))
+
+    def reset_client(self, client_id: str) -> tuple[int, bool]:
+        """Delete the stored incarnation of a client, and end its session.
+
+        Return the incarnation, 0 without one, and whether there was a session.
+        """
+        session = self._by_client.get(client_id)
+        if session is not None:
+            session.end(SessionSuperseded(f"an administrator has reset the client {client_id}"))
+        return self.incarnations.reset(client_id), session is not None
 
     def _find_or_create_session(self, identity: Identity, hello: Hello) -> Session:
         client_id, incarnation, token = identity.client_id, hello.incarnation, hello.token
         found = self._sessions.get((client_id, incarnation, token))
         if found is not None:
             return found
-        self._check_incarnation(client_id, incarnation, token)
+        self.incarnations.check(client_id, incarnation, token)
         previous = self._by_client.get(client_id)
         if previous is not None:
             previous.end(
                 SessionSuperseded(f"incarnation {incarnation} of {client_id} has connected")
             )
         self._check_limits(identity)
-        self._store_incarnation(client_id, incarnation, token)
+        self.incarnations.store(client_id, incarnation, token)
         session = self._make_session(identity, incarnation, token)
         session.on_connection_changed = self._connection_changed
         self._sessions[(client_id, incarnation, token)] = session
         self._by_client[client_id] = session
         return session
-
-    def _check_incarnation(self, client_id: str, incarnation: int, token: bytes) -> None:
-        newest, newest_token = self._newest_incarnation(client_id)
-        if incarnation < newest or (
-            incarnation == newest and not hmac.compare_digest(token, newest_token)
-        ):
-            raise IncarnationRefused(
-                f"incarnation {incarnation} of {client_id} is not above {newest}, "
-                "which another process of this client has used"
-            )
-
-    def _store_incarnation(self, client_id: str, incarnation: int, token: bytes) -> None:
-        if incarnation <= self._newest_incarnation(client_id)[0]:
-            return
-        self._newest_incarnations[client_id] = (incarnation, token)
-        while len(self._newest_incarnations) > _MAX_CACHED_CLIENTS:
-            self._newest_incarnations.popitem(last=False)
-        self._event_log.put_client(client_id, _NEWEST_STRUCT.pack(incarnation, token))
-
-    def _newest_incarnation(self, client_id: str) -> tuple[int, bytes]:
-        newest = self._newest_incarnations.get(client_id)
-        if newest is None:
-            stored = self._event_log.newest_incarnation(client_id)
-            newest = (0, b"") if stored is None else _NEWEST_STRUCT.unpack(stored)
-        return newest
 
     def _check_limits(self, identity: Identity) -> None:
         if len(self._sessions) >= self.limits.max_sessions:

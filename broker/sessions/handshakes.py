@@ -242,7 +242,7 @@ class Handshake:
     def refuse(self, error: BrokerError) -> None:
         if not self.is_closed:
             self._close()
-            if self._has_hello:
+            if self.client_id:
                 self._owner.record_attempt(self, error)
             self._owner.refuse(self.channel, error, self.account)
 

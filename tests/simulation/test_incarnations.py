@@ -1,0 +1,100 @@
+"""Incarnations far ahead of the clock: refused, and reset by an administrator."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from broker.errors import IncarnationAhead, IncarnationRefused, SessionSuperseded, from_wire
+from broker.sessions.incarnations import MAX_AHEAD
+from broker.testing.simulation import World
+from broker.wire import messages
+from broker.wire.messages import Refuse
+from tests.simulation.raw_client import RawConnection, RawSession, hello
+
+HIGHEST = 2**63 - 1
+
+
+def refusal_of(world: World, incarnation: int, token: bytes = b"o" * 16) -> object:
+    """Log in, and return the error, or None."""
+    connection = RawConnection(world, "victim")
+    connection.channel.send([messages.encode(hello("victim", incarnation, token))])
+    world.run_until(lambda: bool(connection.packets))
+    answer = messages.decode(connection.packets[0])
+    return from_wire(answer.error) if isinstance(answer, Refuse) else None
+
+
+def test_an_incarnation_is_near_the_clock_or_the_next_one() -> None:
+    with World(1) as world:
+        now = world.wall_clock() * 1000
+        RawSession(world, "victim", incarnation=7)
+        for number in (HIGHEST, now + 2 * MAX_AHEAD):
+            assert isinstance(refusal_of(world, number), IncarnationAhead)
+        assert refusal_of(world, 8) is None
+        ahead = now + MAX_AHEAD
+        assert refusal_of(world, ahead) is None
+        for number in range(1, 4):
+            # A client with a wrong clock and a state file goes on.
+            assert refusal_of(world, ahead + 60_000_000 * number - 1) is not None
+            assert refusal_of(world, ahead + number) is None
+        assert isinstance(refusal_of(world, ahead), IncarnationRefused)
+        refused = dict(world.node.acceptor.refused_connections)
+        assert refused == {"incarnation-ahead": 5, "incarnation-refused": 1}
+
+
+def claim_for_ever(world: World) -> None:
+    """Store what an earlier version accepted."""
+    world.node.event_log.put_client("victim", struct.pack(">Q16s", HIGHEST, b"thief's token..."))
+    world.run(1.0)
+
+
+def test_a_client_that_was_claimed_for_ever_is_reported_and_reset() -> None:
+    with World(1) as world:
+        claim_for_ever(world)
+        RawSession(world, "other", incarnation=world.wall_clock() * 1000)
+        world.kill_node()
+        world.start_node()
+        assert isinstance(refusal_of(world, world.wall_clock() * 1000), IncarnationRefused)
+        admin = world.client("admin")
+        world.run(1.0)
+        status = world.wait(admin.ask("status"))
+        assert status["incarnations_ahead"] == {"count": 1, "clients": ["victim"]}
+        answer = world.wait(admin.ask("client-reset", client="victim"))
+        assert answer == {"client": "victim", "incarnation": HIGHEST, "session_ended": False}
+        world.kill_node()
+        world.start_node()
+        victim = RawSession(world, "victim", incarnation=3)
+        assert victim.is_connected
+        world.run(30.0)
+        status = world.wait(admin.ask("status"))
+        assert status["incarnations_ahead"] == {"count": 0, "clients": []}
+
+
+def test_a_reset_ends_the_present_session() -> None:
+    with World(1) as world:
+        thief = world.client("victim", incarnation=world.wall_clock() * 1000)
+        admin = world.client("admin")
+        world.run(1.0)
+        assert thief.connected
+        answer = world.wait(admin.ask("client-reset", client="victim"))
+        assert answer["session_ended"]
+        world.run(1.0)
+        assert not thief.connected
+        with pytest.raises(SessionSuperseded):
+            world.wait(thief.ask("status"))
+        assert refusal_of(world, 1) is None
+        answer = world.wait(admin.ask("client-reset", client="nobody"))
+        assert answer == {"client": "nobody", "incarnation": 0, "session_ended": False}
+
+
+@pytest.mark.parametrize("stored", [0, 5])
+def test_another_node_can_not_claim_a_client_for_ever(stored: int) -> None:
+    with World(1) as world:
+        if stored:
+            RawSession(world, "victim", incarnation=stored)
+        acceptor = world.node.acceptor
+        with pytest.raises(IncarnationAhead):
+            acceptor.supersede_client("victim", HIGHEST, b"m" * 16)
+        assert not acceptor.ended_sessions
+        assert refusal_of(world, stored + 1) is None
