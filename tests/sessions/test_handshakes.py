@@ -8,6 +8,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 
+from broker.audit import NoAuditLog
 from broker.errors import (
     AuthenticationFailed,
     BrokerError,
@@ -66,7 +67,7 @@ class Acceptor:
         self.logins: list[tuple[Handshake, Deferred[None]]] = []
         limits = HandshakeLimits(most, of_address, TIMEOUT)
         self.handshakes = ClientHandshakes(
-            *(self.clock, lambda: limits, self.registry),
+            *(self.clock, lambda: limits, self.registry, NoAuditLog()),
             open_session=self.open_session,
             count_connected=lambda: self.connected,
         )
