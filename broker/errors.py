@@ -36,6 +36,12 @@ class AmbiguousStack(StackError):
     code = "ambiguous-stack"
 
 
+class CleartextForbidden(OurError):
+    """The connection is not encrypted, and a secret, or an event of the level `high`, waits."""
+
+    code = "cleartext-forbidden"
+
+
 class LogUnavailable(OurError):
     """Full or failing disk. Nothing is lost; retry."""
 

@@ -33,7 +33,13 @@ class ClientFactory(Protocol):
     """`broker.client.asyncio_face.connect`, or a fake."""
 
     def __call__(
-        self, *endpoints: str, client_id: str, account: str, secret: str, state: Path | None
+        self,
+        *endpoints: str,
+        client_id: str,
+        account: str,
+        secret: str,
+        state: Path | None,
+        allow_cleartext: bool,
     ) -> Client: ...
 
 
@@ -47,6 +53,7 @@ class NodeAccess:
     timeout: float
     """Seconds without a connection after which a command gives up."""
     connect: ClientFactory
+    allow_cleartext: bool = False
 
     def make_client(self) -> Client:
         """Call this where an asyncio loop runs."""
@@ -56,6 +63,7 @@ class NodeAccess:
             account=self.account,
             secret=self.secret,
             state=self.state,
+            allow_cleartext=self.allow_cleartext,
         )
 
     @contextlib.asynccontextmanager
@@ -99,6 +107,7 @@ def node_options(command: _F) -> _F:
         client_id: str,
         state: Path | None,
         timeout: float,
+        allow_cleartext: bool,
         **kwargs: Any,
     ) -> Any:
         access = NodeAccess(
@@ -109,6 +118,7 @@ def node_options(command: _F) -> _F:
             state=state,
             timeout=timeout,
             connect=click.get_current_context().find_root().obj or _connect,
+            allow_cleartext=allow_cleartext,
         )
         return command(*args, access=access, **kwargs)
 
@@ -139,6 +149,11 @@ _OPTIONS: Final = (
         envvar="XMLBROKER_SECRET_FILE",
         metavar="FILE",
         help="A file with the secret in its first line; or set XMLBROKER_SECRET to the secret.",
+    ),
+    click.option(
+        "--allow-cleartext",
+        is_flag=True,
+        help="Log in at another machine without TLS too.",
     ),
     click.option(
         "--client-id",
@@ -175,9 +190,7 @@ def _read_secret(file: Path | None) -> str:
         raise Failure(f"the secret in {file} is not a text in UTF-8") from None
 
 
-def _connect(
-    *endpoints: str, client_id: str, account: str, secret: str, state: Path | None
-) -> Client:
+def _connect(*endpoints: str, **settings: Any) -> Client:
     from broker.client.asyncio_face import connect
 
-    return connect(*endpoints, client_id=client_id, account=account, secret=secret, state=state)
+    return connect(*endpoints, **settings)

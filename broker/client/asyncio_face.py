@@ -127,6 +127,7 @@ def connect(
     state: Path | None = None,
     trust: Path | None = None,
     longest_wait: float = 30.0,
+    allow_cleartext: bool = False,
     **bounds: int,
 ) -> AsyncioClient:
     """Return a client that connects to the first of `endpoints` that answers.
@@ -141,6 +142,7 @@ def connect(
         secret=secret,
         state=state,
         longest_wait=longest_wait,
+        allow_cleartext=allow_cleartext,
         **bounds,
     )
     if trust is not None:

@@ -35,6 +35,7 @@ from broker.errors import (
     BadEnvelope,
     BadPosition,
     BrokerError,
+    ClearanceTooLow,
     Closed,
     InvalidEvent,
     NotWellFormed,
@@ -136,8 +137,8 @@ class Client(ClientDriver):
         """Resolve when the event is durable.
 
         `payload` is one XML element in UTF-8; a declaration before it is dropped. Raises `BadName`,
-        `BadEnvelope` or `Overloaded` at once. The result may fail with `InvalidEvent`, `NotAllowed`
-        or `ClearanceTooLow`.
+        `BadEnvelope`, `Overloaded`, or over clear text `ClearanceTooLow` at once. The result may
+        fail with `InvalidEvent`, `NotAllowed` or `ClearanceTooLow`.
         """
         self._check_open()
         element = None if payload is None else extract_payload_element(payload)
@@ -172,7 +173,7 @@ class Client(ClientDriver):
                 raise NotWellFormed("the document is empty")
             # The caller could change its buffer later.
             return self._enqueue(bytes(document), event_id)
-        except InvalidEvent as error:
+        except (ClearanceTooLow, InvalidEvent) as error:
             return self._failed(error)
 
     def subscribe(
@@ -341,9 +342,12 @@ class Client(ClientDriver):
     def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Awaitable[Any]:
         """Resolve to the node's answer to `status`, `dtd-list`, `dtd-show` or `explain`.
 
-        Raises `TooLarge` for an event over the node's limit.
+        Raises `TooLarge` for an event over the node's limit, and `ClearanceTooLow` for one that
+        may not cross a connection in clear text.
         """
         self._check_open(document)
+        if what == "explain":
+            self._cleartext.check_document(document)
         request, effects = self._core.ask(what, arguments, document)
         answer = self._waiters.wait_for_answer(request)
         self._apply_effects(effects)
@@ -370,6 +374,7 @@ class Client(ClientDriver):
 
     def _enqueue(self, document: bytes, event_id: EventId) -> Awaitable[Receipt]:
         self._check_open(document)
+        self._cleartext.check_document(document)
         promise = self._loop.make_promise()
         self._core.publish(document, event_id, promise)
         self._flush_soon()

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from zope.interface import implementer
 
+from broker.client.cleartext_guard import CleartextGuard
 from broker.client.connection import FATAL, Connection, make_connection_machine
 from broker.client.core import ClientCore
 from broker.client.effects import (
@@ -50,6 +51,7 @@ class ClientDriver:
         self._settings = settings
         outbox = Outbox(settings.outbox_events, settings.outbox_bytes)
         self._core = ClientCore(outbox, settings.window_bytes, settings.resume_points)
+        self._cleartext = CleartextGuard(outbox, self._core.requests)
         self._position_writer = (
             None
             if settings.positions is None
@@ -66,6 +68,7 @@ class ClientDriver:
             Connection(
                 loop=loop,
                 endpoints=endpoints,
+                find_refusal=self._find_refusal,
                 make_hello=settings.make_hello,
                 attach=self._attach,
                 on_down=self._connection_down,
@@ -161,6 +164,7 @@ class ClientDriver:
                 self.on_state(True, None)
         elif view.state is LinkState.DISCONNECTED:
             self._core.session_down()
+            self._cleartext.end_connection()
             if self._closed is not None and self._core.positions.is_finished:
                 self._connection.stop()
             elif self._link.failure is not None:
@@ -173,6 +177,15 @@ class ClientDriver:
             self._flush()
 
     # ------------------------------------------------------------------ inside
+
+    def _find_refusal(self, channel: ISocketChannel) -> BrokerError | None:
+        try:
+            self._apply_effects(
+                self._cleartext.prepare_connection(confidential=channel.confidential)
+            )
+        except BrokerError as error:
+            return error
+        return self._settings.find_refusal(channel)
 
     def _attach(self, channel: ISocketChannel, welcome: Welcome) -> None:
         self.welcome = welcome
@@ -238,6 +251,7 @@ class ClientDriver:
 
     def _connection_down(self, error: BrokerError | None) -> None:
         self.last_error = error or self.last_error
+        self._cleartext.end_connection()
         if self.on_state is not None:
             self.on_state(False, self.last_error)
 

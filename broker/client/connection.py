@@ -17,6 +17,7 @@ from broker.errors import (
     AuthenticationFailed,
     BadName,
     BrokerError,
+    CleartextForbidden,
     IncarnationRefused,
     NotAllowed,
     NotConnected,
@@ -35,6 +36,7 @@ from broker.wire.messages import Hello, Refuse, Welcome
 FATAL = (
     AuthenticationFailed,
     BadName,
+    CleartextForbidden,
     IncarnationRefused,
     NotAllowed,
     SessionSuperseded,
@@ -70,6 +72,8 @@ class Connection:
     """Called once, with the fatal error or None."""
     backoff: Backoff = attrs.field(factory=Backoff)
     """Its owner reports established sessions."""
+    find_refusal: Callable[[ISocketChannel], BrokerError | None] = lambda _: None
+    """Returns an error if a channel is not confidential enough for the client."""
     channel: ISocketChannel | None = None
     attempts: int = 0
     timer: Any = None
@@ -104,6 +108,11 @@ def _send_hello(
     machine: ConnectionMachine, connection: Connection, channel: ISocketChannel
 ) -> None:
     connection.channel = channel
+    refusal = connection.find_refusal(channel)
+    if refusal is not None:
+        refuse = machine.rejected if isinstance(refusal, FATAL) else machine.lost
+        connection.timer = connection.loop.clock.callLater(0, refuse, refusal)
+        return
     channel.send([messages.encode(connection.make_hello())])
     connection.timer = connection.loop.clock.callLater(
         HANDSHAKE_TIMEOUT,

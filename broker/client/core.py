@@ -77,7 +77,7 @@ class ClientCore:
         self._protocol_version = 1
         self._numbers = itertools.count(1)
         self.positions = PositionReporter(self._subscriptions, resume_points or {}, self._numbers)
-        self._requests = PendingRequests()
+        self.requests = PendingRequests()
         self.meshes = MeshFeeds(
             *(self._subscriptions, self._credit, self._max_held_bytes, self._can_hold),
             self._send_or_queue,
@@ -143,7 +143,7 @@ class ClientCore:
     ) -> tuple[int, list[Effect]]:
         """Return the request's number. Raises `TooLarge` or `BadName`."""
         ask = Ask(next(self._numbers), what, arguments, document)
-        self._requests.add(ask)
+        self.requests.add(ask)
         return ask.request, self._send_or_queue(ask)
 
     def mark_processed(self, number: int, item: Item, now: float) -> list[Effect]:
@@ -226,7 +226,7 @@ class ClientCore:
         self.outbox.requeue_all()
         refused = self.outbox.apply_limits(*limits)
         effects: list[Effect] = [PublicationSettled(waiter, error) for waiter, error in refused]
-        effects += self._requests.refuse_larger(limits[0])
+        effects += self.requests.refuse_larger(limits[0])
         for state in self._subscriptions.values():
             for batch in state.drop_held():
                 self._release_delivery(batch)
@@ -249,7 +249,7 @@ class ClientCore:
                 effects.append(
                     ItemArrived(number, SubscriptionEnded(None, state.processed_position))
                 )
-        effects += [*map(_send, self._requests.all_open()), *self.positions.acknowledge_positions()]
+        effects += [*map(_send, self.requests.all_open()), *self.positions.acknowledge_positions()]
         return [*effects, *self.positions.request_confirmation()]
 
     def session_down(self) -> None:
@@ -305,7 +305,7 @@ class ClientCore:
         ):
             return self.positions.receive_confirmation(message, now)
         if isinstance(message, Answer):
-            self._requests.remove(message.request)
+            self.requests.remove(message.request)
             error = from_wire(message.error) if message.error[0] else None
             return [RequestAnswered(message.request, message.content, error)]
         if isinstance(message, Progress):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Callable
 from sys import maxsize
 from typing import Any, Final, TypeAlias
 
@@ -179,18 +180,39 @@ class Outbox:
             for batch in self._pending
         ):
             return []
+        return self.refuse_unsent(
+            lambda document: (
+                None
+                if len(document) <= max_event_bytes
+                else too_large_error(document, max_event_bytes)
+            )
+        )
+
+    def has_sent(self, is_concerned: Callable[[bytes], bool]) -> bool:
+        """Return whether a sent event without an answer is concerned."""
+        sent = itertools.islice(self._pending, self._sent_batches)
+        return any(is_concerned(document) for batch in sent for document in batch.documents)
+
+    def refuse_unsent(
+        self, find_error: Callable[[bytes], BrokerError | None]
+    ) -> list[tuple[Any, BrokerError]]:
+        """Remove unsent events; return (waiter, error) of each."""
         pending, self._pending = self._pending, deque()
         refused: list[tuple[Any, BrokerError]] = []
         for batch in pending:
+            if batch.sent:
+                self._pending.append(batch)
+                continue
             for document, event_id, waiter in zip(
                 batch.documents, batch.ids, batch.waiters, strict=True
             ):
-                if len(document) <= max_event_bytes:
+                error = find_error(document)
+                if error is None:
                     self._append(document, event_id, waiter)
                     continue
                 self.events -= 1
                 self.bytes -= len(document)
-                refused.append((waiter, too_large_error(document, max_event_bytes)))
+                refused.append((waiter, error))
         return refused
 
     def _mark_unsent(self, number: int) -> None:

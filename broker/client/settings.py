@@ -14,10 +14,12 @@ from broker.client.attempts_file import AttemptsFile
 from broker.client.effects import ResumePoint
 from broker.client.incarnation import raise_incarnation
 from broker.client.positions_file import PositionsFile
+from broker.errors import CleartextForbidden
 from broker.event.event_id import next_incarnation
 from broker.event.stream import check_client_id
 from broker.transport.backoff import Backoff
 from broker.transport.clock import wall_clock_ms
+from broker.transport.socket import ISocketChannel
 from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Hello
 
 
@@ -40,6 +42,17 @@ class ClientSettings:
     positions: PositionsFile | None = None
     resume_points: Mapping[str, ResumePoint] = attrs.field(factory=dict)
     attempts: AttemptsFile | None = None
+    allow_cleartext: bool = False
+    """Send the secret to another machine without encryption too."""
+
+    def find_refusal(self, channel: ISocketChannel) -> CleartextForbidden | None:
+        """Return an error if the secret may not be sent on a channel."""
+        if channel.confidential or self.allow_cleartext or not self.secret:
+            return None
+        return CleartextForbidden(
+            f"the connection to {channel.peer_description} is not encrypted: the secret is not "
+            "sent; use a tls: endpoint, or allow clear text"
+        )
 
     def make_hello(self) -> Hello:
         return Hello(
@@ -66,6 +79,7 @@ def client_settings(
     outbox_events: int = 100_000,
     outbox_bytes: int = 64 << 20,
     longest_wait: float = 30.0,
+    allow_cleartext: bool = False,
 ) -> ClientSettings:
     """Return the settings for one process of a client.
 
@@ -73,6 +87,7 @@ def client_settings(
     incarnation and durable positions: the next process resumes at any node, and the incarnation
     rises even if the clock was set back. Without it the node may refuse a used incarnation
     (`IncarnationRefused`). `longest_wait` bounds the seconds between two attempts to connect.
+    Without `allow_cleartext` a secret leaves this machine only over TLS (`CleartextForbidden`).
 
     Raises `ConfigurationError` if the folder is not usable.
     """
@@ -98,4 +113,5 @@ def client_settings(
         positions=positions,
         resume_points=left,
         attempts=None if state is None else AttemptsFile(state, name),
+        allow_cleartext=allow_cleartext,
     )

@@ -114,6 +114,7 @@ def connect(
     trust: Path | None = None,
     reactor: Any = None,
     longest_wait: float = 30.0,
+    allow_cleartext: bool = False,
     **bounds: int,
 ) -> Client:
     """Return a client that connects to the first of `endpoints` that answers.
@@ -132,6 +133,7 @@ def connect(
         secret=secret,
         state=state,
         longest_wait=longest_wait,
+        allow_cleartext=allow_cleartext,
         **bounds,
     )
     if trust is not None:

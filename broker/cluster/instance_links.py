@@ -159,7 +159,7 @@ class InstanceLinks:
         """Return an error for a link whose clearance may not be that of the network's link."""
         known = self._network_links.get(neighbour.name)
         assert known is not None
-        if (neighbour.trusted, neighbour.secure) != (known.trusted, known.secure):
+        if neighbour.protection != known.protection:
             return AuthenticationFailed("the link of the network is proven or encrypted otherwise")
         return None
 

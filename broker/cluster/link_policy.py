@@ -6,6 +6,7 @@ import attrs
 
 from broker.cluster.address import UnitPath, common_prefix
 from broker.cluster.neighbours import Neighbour
+from broker.event.envelope import CLEARTEXT_LEVEL
 
 
 @attrs.frozen
@@ -28,7 +29,9 @@ class LinkPolicy:
         return self.costs[min(level, len(self.costs) - 1)]
 
     def clearance_of(self, neighbour: Neighbour) -> int:
-        """Return the rank of the highest level that may pass over a link (X12)."""
+        """Return the rank of the highest level that may pass over a link (X12, T37)."""
         if not neighbour.trusted:
-            return self.untrusted_clearance
-        return self.clearance if neighbour.secure else self.cleartext_clearance
+            rank = self.untrusted_clearance
+        else:
+            rank = self.clearance if neighbour.secure else self.cleartext_clearance
+        return rank if neighbour.confidential else min(rank, CLEARTEXT_LEVEL.rank)

@@ -59,6 +59,8 @@ class Neighbour:
     purpose: str
     initiated: bool
     peer: str
+    confidential: bool = True
+    """Encrypted, or within this machine."""
     version: int = 1
     """Of the protocol between nodes."""
     up: bool = False
@@ -90,12 +92,18 @@ class Neighbour:
             purpose=accepted.purpose,
             initiated=initiated,
             peer=channel.peer_description,
+            confidential=channel.confidential,
             version=accepted.version,
         )
 
     @property
     def name(self) -> str:
         return self.node.name
+
+    @property
+    def protection(self) -> tuple[bool, bool, bool]:
+        """Properties of the link that decide its clearance."""
+        return self.trusted, self.secure, self.confidential
 
     def is_same_process(self, node: NodeDescriptor) -> bool:
         return (self.node.incarnation, self.node.address) == (node.incarnation, node.address)

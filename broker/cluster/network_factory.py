@@ -134,11 +134,7 @@ def build_network(
             network_settings.clearance.rank,
             network_settings.cleartext_clearance.rank,
             network_settings.untrusted_clearance.rank,
-            (
-                network_settings.untrusted_clearance
-                if network_settings.key_file is None
-                else network_settings.cleartext_clearance
-            ).rank,
+            network_settings.group_clearance.rank,
             network_settings.validate == "every-hop",
             network_settings.link_costs,
         ),

@@ -14,6 +14,8 @@ import attrs
 from twisted.internet.interfaces import IStreamServerEndpointStringParser
 from twisted.plugin import getPlugins
 
+from broker.transport.socket.loopback import is_loopback_host
+
 _BUILT_IN: Final = frozenset({"tcp", "unix", "ssl"})
 #: Positions of port and interface.
 _ARGUMENT_INDEXES: Final = {"tcp": (0, 1), "tcp6": (0, 2), "ssl": (0, 4), "tls": (1, 3)}
@@ -55,11 +57,12 @@ def is_loopback_endpoint(text: str) -> bool:
         return True
     if endpoint.kind not in _ARGUMENT_INDEXES:
         return False
-    return _is_loopback_host(endpoint.value("interface", _ARGUMENT_INDEXES[endpoint.kind][1]) or "")
+    return is_loopback_host(endpoint.value("interface", _ARGUMENT_INDEXES[endpoint.kind][1]) or "")
 
 
-def is_loopback_address(place: str) -> bool:
-    return _is_loopback_host(place.rpartition(":")[0].strip("[]"))
+def is_encrypted_endpoint(text: str) -> bool:
+    """Return True if the endpoint itself encrypts."""
+    return _Endpoint.parse(text).kind in ("ssl", "tls")
 
 
 def is_ip_address(host: str) -> bool:
@@ -74,15 +77,6 @@ def is_multicast_address(place: str) -> bool:
     """Return True if ADDRESS:PORT has a multicast group."""
     try:
         return ipaddress.ip_address(place.rpartition(":")[0].strip("[]")).is_multicast
-    except ValueError:
-        return False
-
-
-def _is_loopback_host(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

@@ -9,7 +9,8 @@ import attrs
 
 from broker.config import value_kind
 from broker.config.setting import setting
-from broker.event.envelope import SecurityLevel
+from broker.event.envelope import CLEARTEXT_LEVEL, SecurityLevel
+from broker.transport.socket.loopback import LOOPBACK_INTERFACES
 
 MINUTE: Final = 60.0
 DAY: Final = 86400.0
@@ -104,7 +105,8 @@ class NetworkSettings:
     cleartext_clearance: SecurityLevel = setting(
         value_kind.CLEARANCE,
         SecurityLevel.MED,
-        "Highest security level of events on a trusted link without encryption, and in the group.",
+        "Highest security level of events on a trusted link without encryption, and in the group. "
+        "Events of the level high never leave this machine without encryption.",
     )
     untrusted_clearance: SecurityLevel = setting(
         value_kind.CLEARANCE,
@@ -161,6 +163,16 @@ class NetworkSettings:
         "reported as a gap.",
         previous="patience",
     )
+
+    @property
+    def group_clearance(self) -> SecurityLevel:
+        """Highest level of events in the group, whose packets are not encrypted."""
+        if self.key_file is None:
+            # Then the group is on a loopback interface.
+            return self.untrusted_clearance
+        if self.group_interface in LOOPBACK_INTERFACES:
+            return self.cleartext_clearance
+        return min(self.cleartext_clearance, CLEARTEXT_LEVEL)
 
     @property
     def is_standalone(self) -> bool:

@@ -7,7 +7,11 @@ from difflib import get_close_matches
 
 import attrs
 
-from broker.config.endpoints import is_loopback_address, is_loopback_endpoint, is_multicast_address
+from broker.config.endpoints import (
+    is_encrypted_endpoint,
+    is_loopback_endpoint,
+    is_multicast_address,
+)
 from broker.config.key_location import KeyPath, key_name
 from broker.config.settings import FaultSettings, Settings
 from broker.config.stacks import (
@@ -19,10 +23,8 @@ from broker.config.stacks import (
 from broker.config.units import format_size
 from broker.errors import ConfigurationError, StackError
 from broker.transport.faults.configuration import KINDS, create_layer
+from broker.transport.socket.loopback import LOOPBACK_INTERFACES, is_loopback_address
 from broker.transport.stacks import StackSettings, Transport, build_stack
-
-#: Interfaces that only this machine is on.
-_LOOPBACK = ("", "lo", "127.0.0.1")
 
 
 def find_contradictions(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
@@ -35,15 +37,22 @@ def find_contradictions(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _check_listeners(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
-    if settings.accounts:
-        return
     for index, endpoint in enumerate(settings.listen.endpoints):
-        if not is_loopback_endpoint(endpoint):
+        if is_loopback_endpoint(endpoint):
+            continue
+        if not settings.accounts:
             yield (
                 ("listen", "endpoints", index),
                 f'listen.endpoints has "{endpoint}", which others can reach: without accounts '
                 "every endpoint must be on loopback (interface=127.0.0.1, ::1 or localhost, "
                 "or unix:); add an [accounts.NAME] table or change the interface",
+            )
+        elif not is_encrypted_endpoint(endpoint) and not settings.listen.allow_cleartext:
+            yield (
+                ("listen", "endpoints", index),
+                f'listen.endpoints has "{endpoint}", where clients would send secrets over a '
+                "network in clear text: use an endpoint of the kind tls or ssl, or set "
+                "listen.allow_cleartext",
             )
 
 
@@ -64,7 +73,7 @@ def _check_network(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
                 f'network.udp is "{network.udp}", which others can reach: without network.key_file '
                 "it must be an address of the loopback interface",
             )
-        if network.group and network.group_interface not in _LOOPBACK:
+        if network.group and network.group_interface not in LOOPBACK_INTERFACES:
             yield (
                 ("network", "group"),
                 "anyone on the segment of network.group can forge packets of any node: without "

@@ -66,6 +66,12 @@ class ListenSettings:
         ("tcp:port=8765:interface=127.0.0.1",),
         "Endpoints for clients; the kinds tls and ssl encrypt, unix is a socket file.",
     )
+    allow_cleartext: bool = setting(
+        value_kind.BOOLEAN,
+        False,
+        "Whether clients may log in from other machines without encryption. Events of the level "
+        "high never cross such a connection.",
+    )
 
 
 @attrs.frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -32,6 +32,10 @@ class SecurityLevel(enum.Enum):
 
     def __lt__(self, other: SecurityLevel) -> bool:
         return self.rank < other.rank
+
+
+#: Highest level that crosses a network without encryption, whatever the rights (X12, T37).
+CLEARTEXT_LEVEL: Final = SecurityLevel.MED
 
 
 class Liveness(enum.Enum):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from lxml import etree
 
-from broker.errors import BadEnvelope, NotWellFormed
+from broker.errors import BadEnvelope, InvalidEvent, NotWellFormed
 from broker.event.encoding import is_utf8
 from broker.event.envelope import (
+    CLEARTEXT_LEVEL,
     NAMESPACE,
     Bundle,
     Event,
@@ -56,6 +57,17 @@ def read_latest_version(document: bytes) -> str | None:
     return _optional(_children(kind), "LatestVersionNum")
 
 
+def may_cross_cleartext(document: bytes) -> bool:
+    """Return whether a network may carry an event without encryption; False if in doubt."""
+    if _LEVEL_HINT.search(document) is None:
+        return True
+    try:
+        kind = _first(_children(parse_document(document)), "EventType")
+        return SecurityLevel(kind.get("Securitylevel", "med")) <= CLEARTEXT_LEVEL
+    except (ValueError, InvalidEvent):
+        return False
+
+
 def parse_document(document: bytes) -> etree._Element:
     """Raises `NotWellFormed`, also for another encoding than UTF-8."""
     global _parser
@@ -79,6 +91,8 @@ def _make_parser() -> etree.XMLParser:
 
 
 _parser = _make_parser()
+#: In each document of the highest level: the word, or a character reference.
+_LEVEL_HINT: Final = re.compile(rb"high|&#")
 
 
 def _build_event(root: etree._Element, name: str, version: str, document: bytes) -> Event:

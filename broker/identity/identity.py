@@ -6,7 +6,7 @@ import attrs
 from zope.interface import implementer
 
 from broker.errors import ClearanceTooLow, NotAllowed
-from broker.event.envelope import SecurityLevel
+from broker.event.envelope import CLEARTEXT_LEVEL, SecurityLevel
 from broker.event.stream import StreamPattern, check_client_id
 from broker.identity.avatar import IIdentity
 from broker.identity.clearance import is_cleared
@@ -26,6 +26,8 @@ class Identity:
     administer: bool
     client_ids: tuple[str, ...] = ()
     """Patterns of the client ids that the account may use."""
+    is_in_cleartext: bool = False
+    """True if the session's connection is not encrypted, which limits the clearance."""
 
     @property
     def holder(self) -> str:
@@ -38,6 +40,11 @@ class Identity:
         return client_id == self.client_id or any(
             matches_client_id(pattern, client_id) for pattern in patterns
         )
+
+    def limited_to_cleartext(self) -> Identity:
+        """Return the identity for a connection that others on the network can read."""
+        clearance = min(self.clearance, CLEARTEXT_LEVEL)
+        return attrs.evolve(self, clearance=clearance, is_in_cleartext=True)
 
     def is_cleared(self, level: SecurityLevel) -> bool:
         return is_cleared(self.clearance, level)
@@ -52,6 +59,7 @@ class Identity:
             raise ClearanceTooLow(
                 f"the event's security level is {level.value!r}, "
                 f"account {self.account!r} is cleared up to {self.clearance.value!r}"
+                + (" on a connection without encryption" if self.is_in_cleartext else "")
             )
 
     def check_subscribe(self, pattern: StreamPattern) -> None:

@@ -20,6 +20,7 @@ from twisted.logger import Logger
 from broker.cluster.dialler import build_dialler
 from broker.cluster.listener import NetworkListener
 from broker.config import Settings
+from broker.config.exposure import find_exposures
 from broker.errors import BrokerError
 from broker.node.child_processes import ChildProcesses, build_child_processes
 from broker.node.descriptors import reserve_descriptors
@@ -72,6 +73,8 @@ class NodeService(Service):
             raise StartupError("see the log")
 
     async def _start(self) -> None:
+        for exposure in find_exposures(self._settings):
+            self.log.warn("{exposure}", exposure=exposure)
         dialler = build_dialler(self._settings, self._reactor)
         self.child_processes = build_child_processes(self._settings, self._reactor)
         node = self.node = Node(

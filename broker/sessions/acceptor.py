@@ -170,8 +170,10 @@ class SessionAcceptor:
     ) -> None:
         if handshake.is_closed:
             return
-        session = self._find_or_create_session(identity, hello)
         channel = handshake.channel
+        if not channel.confidential:
+            identity = identity.limited_to_cleartext()
+        session = self._find_or_create_session(identity, hello)
         session.peer = channel.peer_description
         session.version = version
         channel.send(
@@ -217,7 +219,10 @@ class SessionAcceptor:
         client_id, incarnation, token = identity.client_id, hello.incarnation, hello.token
         found = self._sessions.get((client_id, incarnation, token))
         if found is not None:
-            return found
+            if found.identity.is_in_cleartext is identity.is_in_cleartext:
+                return found
+            # Its unsent messages may be above the clearance of this connection.
+            found.end(None)
         self.incarnations.check(client_id, incarnation, token)
         previous = self._by_client.get(client_id)
         if previous is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
@@ -61,16 +62,15 @@ class TransportInstance:
         services: NodeServices,
     ) -> None:
         """Raises `ConfigurationError` for options that do not fit."""
-        self.instance = stack.name
+        self.instance, self.clearance = stack.name, stack.clearance
         self.stack = self._stack = stack
         self.plugin = plugin
         self.patterns = patterns
         self.options = plugin.options() if stack.options is None else stack.options
         self.node, self.origin = services.node, services.origin
         self.clock, self.random = services.clock, services.random
-        self.clearance = stack.clearance
         self.wall_clock, self.find_addresses = services.wall_clock, services.find_addresses
-        self.open_group = services.open_group
+        self.open_group = partial(services.open_group, stack)
         self.folder = services.folder / stack.name
         self.cluster = services.cluster
         # The network of clusters judges each route itself.

@@ -11,10 +11,10 @@ from twisted.internet.error import CannotListenError
 
 from broker.cluster.link_stacks import LinkStacks, max_frame
 from broker.config import Settings
-from broker.config.endpoints import is_loopback_address
 from broker.config.stacks import FindPlugins, StackInstance, select_channel
 from broker.config.value_kind import split_host_port
 from broker.errors import ConfigurationError
+from broker.event.envelope import CLEARTEXT_LEVEL
 from broker.streams.connection_links import ConnectionLinks
 from broker.streams.connection_port import ConnectionPort, NodeIdentity
 from broker.streams.contract import ILinkReceiver, ILinks
@@ -25,7 +25,8 @@ from broker.streams.link_sockets import LinkSockets
 from broker.transport.arq.mac_layer import MacLayer
 from broker.transport.clock import IClock
 from broker.transport.faults import create_layers
-from broker.transport.socket.contract import DATAGRAM_PROPERTIES
+from broker.transport.socket.contract import DATAGRAM_PROPERTIES, ISocketChannel
+from broker.transport.socket.loopback import LOOPBACK_INTERFACES, is_loopback_address
 from broker.transport.stack import Stack
 from broker.transport.stacks import (
     GroupAddress,
@@ -72,6 +73,9 @@ class LinkOpener:
             name = f"{name} {plugin.fan_out_of(instance.link_options)}".rstrip()
         channel = select_channel(instance, plugin)
         self._check_reach(listen, channel)
+        is_encrypted = channel is Transport.TCP and self._settings.network.certificate is not None
+        is_local = is_encrypted or is_loopback_address(listen)
+        self._check_clearance(instance, listen, is_local=is_local)
         try:
             if channel is Transport.DATAGRAM:
                 return self._open_datagrams(name, instance, listen, receiver, self._identity.key)
@@ -80,8 +84,11 @@ class LinkOpener:
             reason = getattr(error.socketError, "strerror", None) or error.socketError
             raise ConfigurationError(f"{listen}: {reason}") from None
 
-    def open_group(self, address: GroupAddress, on_datagrams: OnGroupDatagrams) -> IGroup:
+    def open_group(
+        self, instance: StackInstance, address: GroupAddress, on_datagrams: OnGroupDatagrams
+    ) -> IGroup:
         """See `IGroupContext`."""
+        self._check_group_clearance(instance, address)
         self._check_reach(f"{address.interface}:{address.port}", Transport.DATAGRAM)
         return GroupLink(address, self._identity.key, self._open.open_group, on_datagrams)
 
@@ -94,6 +101,23 @@ class LinkOpener:
                 "address of the loopback interface"
             )
 
+    def _check_clearance(self, instance: StackInstance, place: str, *, is_local: bool) -> None:
+        """Raise `ConfigurationError` for links that would carry too high events in clear text."""
+        if instance.clearance > CLEARTEXT_LEVEL and not is_local:
+            raise ConfigurationError(
+                f"stacks.{instance.name}.clearance is {instance.clearance.value!r}, but events "
+                f"would leave {place} without encryption, which takes at most "
+                f"{CLEARTEXT_LEVEL.value!r}"
+            )
+
+    def _check_group_clearance(self, instance: StackInstance, group: GroupAddress) -> None:
+        is_local = group.interface in LOOPBACK_INTERFACES
+        self._check_clearance(instance, f"{group.host}:{group.port}", is_local=is_local)
+
+    def _open_link_group(self, instance: StackInstance, group: GroupAddress) -> ISocketChannel:
+        self._check_group_clearance(instance, group)
+        return self._open.open_group(group)
+
     def open_to_clients(
         self, instance: StackInstance, listen: str, receiver: ILinkReceiver
     ) -> ILinks:
@@ -101,6 +125,7 @@ class LinkOpener:
 
         Raises `ConfigurationError`.
         """
+        self._check_clearance(instance, listen, is_local=is_loopback_address(listen))
         transport, plugin = self._find_plugins(instance)
         assert plugin is not None
         name = name_client_links(instance.name, transport, plugin)
@@ -184,7 +209,7 @@ class LinkOpener:
             self._random,
             LinkStacks(self._settings, instance, plugin, self._clock.seconds()),
             max_frame(self._settings),
-            self._open.open_group,
+            partial(self._open_link_group, instance),
             lambda: self._close_connections(place),
         )
 

@@ -96,7 +96,9 @@ class NodeServices(Protocol):
     def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
         """Open links over the link stack of an instance. Raises `ConfigurationError`."""
 
-    def open_group(self, address: GroupAddress, on_datagrams: OnGroupDatagrams) -> IGroup:
+    def open_group(
+        self, stack: StackInstance, address: GroupAddress, on_datagrams: OnGroupDatagrams
+    ) -> IGroup:
         """See `IGroupContext`."""
 
     def find_addresses(self, name: str, port: int) -> Deferred[Sequence[tuple[str, int]]]:

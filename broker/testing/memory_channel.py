@@ -23,6 +23,7 @@ class MemoryChannel:
     """One end of a connection; `make_channel_pair` makes both."""
 
     secure = False
+    confidential = True
     certified_name = ""
 
     def __init__(

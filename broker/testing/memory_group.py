@@ -16,7 +16,7 @@ from broker.transport.socket.datagram_transport import Address
 class MemoryGroupChannel:
     """Datagrams pass through a `DatagramNetwork`, which has the faults."""
 
-    secure = False
+    secure = confidential = False
     certified_name = ""
     max_frame = 2**16
 

@@ -56,6 +56,8 @@ class MemoryNetwork:
         """Latency and jitter of connections with a `source`; None: as all others."""
         self._refuses_sources = False
         self._delays: dict[str, tuple[float, float]] = {}
+        self.readable: set[str] = set()
+        """Addresses whose new connections cross a network in clear text."""
         self.hosts: dict[str, str] = {}
         """Addresses of host names: empty for one that does not resolve."""
         self._listening: dict[str, Callable[[ISocketChannel], None]] = {}
@@ -196,6 +198,7 @@ class MemoryNetwork:
             lambda channel: ours.pop(channel, None),
             self._bytes_per_second,
         )
+        server.confidential = client.confidential = address not in self.readable
         ours[server] = None
         on_connect(server)
         result.callback(client)

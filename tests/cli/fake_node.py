@@ -60,7 +60,13 @@ class FakeNode:
     closed: int = 0
 
     def __call__(
-        self, *endpoints: str, client_id: str, account: str, secret: str, state: Path | None
+        self,
+        *endpoints: str,
+        client_id: str,
+        account: str,
+        secret: str,
+        state: Path | None,
+        allow_cleartext: bool = False,
     ) -> FakeClient:
         self.connections.append(
             {
@@ -69,6 +75,7 @@ class FakeNode:
                 "account": account,
                 "secret": secret,
                 "state": state,
+                "allow_cleartext": allow_cleartext,
             }
         )
         return FakeClient(self)

@@ -15,6 +15,7 @@ def test_without_options_the_default_node_and_no_account_are_used() -> None:
             "account": "",
             "secret": "",
             "state": None,
+            "allow_cleartext": False,
         }
     ]
 
@@ -26,7 +27,7 @@ def test_options_set_the_node_and_the_account(tmp_path: Path) -> None:
         node,
         *("dtd", "list", "--node", "tcp:a:1", "--node", "unix:/b", "--account", "me"),
         *("--secret-file", str(tmp_path / "secret"), "--client-id", "me-2"),
-        *("--state", str(tmp_path)),
+        *("--state", str(tmp_path), "--allow-cleartext"),
     )
     assert node.connections == [
         {
@@ -35,6 +36,7 @@ def test_options_set_the_node_and_the_account(tmp_path: Path) -> None:
             "account": "me",
             "secret": "hush hush",
             "state": tmp_path,
+            "allow_cleartext": True,
         }
     ]
 

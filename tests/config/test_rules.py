@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from broker.config import Settings, load_text
+from broker.config.exposure import find_exposures
 from broker.config.rules import find_contradictions
 from broker.config.stacks import StackInstance
 from broker.errors import ConfigurationError
@@ -23,9 +24,48 @@ def test_without_accounts_an_open_endpoint_is_refused_at_its_line() -> None:
     assert '"tcp:port=8765"' in refused.value.text
 
 
-def test_with_an_account_an_open_endpoint_is_accepted() -> None:
-    settings = load_text('[listen]\nendpoints = ["tcp:port=8765"]\n' + ACCOUNT, "node.toml")
-    assert settings.listen.endpoints == ("tcp:port=8765",)
+def test_with_an_account_an_encrypted_open_endpoint_is_accepted() -> None:
+    endpoint = "ssl:port=8765:privateKey=k.pem:certKey=c.pem"
+    settings = load_text(f'[listen]\nendpoints = ["{endpoint}"]\n{ACCOUNT}', "node.toml")
+    assert settings.listen.endpoints == (endpoint,)
+
+
+def test_secrets_cross_a_network_in_clear_text_only_if_allowed() -> None:
+    text = '[listen]\nendpoints = ["tcp:port=8765"]\n'
+    with pytest.raises(ConfigurationError, match="listen.allow_cleartext") as refused:
+        load_text(text + ACCOUNT, "node.toml")
+    assert refused.value.line == 2 and "\n" not in refused.value.text
+    settings = load_text(f"{text}allow_cleartext = true\n{ACCOUNT}", "node.toml")
+    (warning,) = find_exposures(settings)
+    assert "tcp:port=8765" in warning
+
+
+@pytest.mark.parametrize(
+    ("network", "warned"),
+    [
+        ('listen = ["tcp:port=8770:interface=127.0.0.1"]', ()),
+        ('listen = ["tcp:port=8770:interface=192.0.2.1"]\nkey_file = "k"', ("up to med",)),
+        ('join = ["192.0.2.1:8770"]\nkey_file = "k"\ncleartext_clearance = "low"', ("up to low",)),
+        ('join = ["192.0.2.1:8770"]\ncertificate = "c"\nauthority = "a"', ()),
+        ('udp = "192.0.2.1:8770"\ncertificate = "c"\nauthority = "a"\nkey_file = "k"', ("up to",)),
+        (
+            'listen = ["tcp:port=8770"]\nkey_file = "k"\ncleartext_clearance = "high"',
+            ("up to med", "high only within this machine"),
+        ),
+    ],
+)
+def test_clear_text_between_nodes_is_warned_of(network: str, warned: tuple[str, ...]) -> None:
+    settings = load_text(f'[network]\ncluster = "one"\nadvertise = "a:1"\n{network}\n', "n.toml")
+    found = list(find_exposures(settings))
+    assert len(found) == len(warned)
+    assert all(text in each for text, each in zip(warned, found, strict=True))
+
+
+def test_administrators_that_see_beyond_their_clearance_are_warned_of() -> None:
+    account = ACCOUNT + "administer = true\n"
+    (warning,) = find_exposures(load_text(account, "node.toml"))
+    assert "alice" in warning
+    assert not list(find_exposures(load_text(account + 'clearance = "high"\n', "node.toml")))
 
 
 def test_encryption_alone_does_not_open_a_node_without_accounts() -> None:

@@ -221,7 +221,9 @@ class Services:
     def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
         raise ConfigurationError(f"{listen} can not be opened")
 
-    def open_group(self, address: GroupAddress, on_datagrams: OnGroupDatagrams) -> IGroup:
+    def open_group(
+        self, _: object, address: GroupAddress, on_datagrams: OnGroupDatagrams
+    ) -> IGroup:
         raise ConfigurationError(f"{address.host} can not be opened")
 
     def find_addresses(self, name: str, port: int) -> Deferred[Sequence[tuple[str, int]]]:

@@ -28,6 +28,7 @@ Log = list[tuple[object, ...]]
 class RecordingChannel:
     peer_description = "nobody"
     secure = False
+    confidential = True
     certified_name = ""
     max_frame = 1000
 

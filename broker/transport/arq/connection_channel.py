@@ -13,6 +13,7 @@ from broker.transport.clock import IClock
 from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.effects import DeliverUp, Failed, SendDown, WritableChanged
 from broker.transport.socket.contract import IPartialPacketReceiver, ISocketChannel, ISocketReceiver
+from broker.transport.socket.loopback import is_loopback_address
 
 
 @implementer(ISocketChannel)
@@ -36,6 +37,7 @@ class ConnectionChannel:
         on_over: Callable[[ConnectionChannel], None],
     ) -> None:
         self.peer_description = peer_description
+        self.confidential = is_loopback_address(peer_description)
         self.core = core
         self._clock = clock
         self._transmit = transmit

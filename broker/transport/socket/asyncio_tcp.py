@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import cast
 
 from broker.transport.socket.contract import DEFAULT_MAX_FRAME, ISocketChannel
+from broker.transport.socket.loopback import is_loopback_host
 from broker.transport.socket.stream import StreamChannel
 
 
@@ -26,9 +27,12 @@ class AsyncioSocketChannel(StreamChannel, asyncio.Protocol):
         # asyncio derives the TLS transport from private classes.
         stream = self._transport = cast(asyncio.Transport, transport)
         self.secure = transport.get_extra_info("ssl_object") is not None
-        self.peer_description = _format_address(transport.get_extra_info("peername"))
+        peer = transport.get_extra_info("peername")
+        self.peer_description = _format_address(peer)
         sock = transport.get_extra_info("socket")
-        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+        over_ip = sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6)
+        self.confidential = self.secure or not over_ip or is_loopback_host(peer[0])
+        if over_ip:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._connected(stream.writelines)
 

@@ -57,6 +57,9 @@ class ISocketChannel(Interface):
     )
     peer_description: str = Attribute("address of the other end, for people")
     secure: bool = Attribute("whether the bytes are protected by TLS")
+    confidential: bool = Attribute(
+        "whether no network carries the bytes in clear text: TLS, or both ends on this machine"
+    )
     certified_name: str = Attribute(
         "the common name in the peer's certificate, once packets have come, where both ends ask "
         "for one of an authority of theirs; else empty"

@@ -12,6 +12,7 @@ from broker.errors import BrokerError, Closed
 from broker.transport.clock import IClock
 from broker.transport.socket.contract import IDatagramChannel, ISocketReceiver
 from broker.transport.socket.datagram_transport import Address
+from broker.transport.socket.loopback import is_loopback_address
 
 #: Packets held back while a channel has no receiver, or is paused. More are dropped.
 MAX_HELD: Final = 256
@@ -38,6 +39,7 @@ class DatagramChannel:
         on_end: Callable[[DatagramChannel], None],
     ) -> None:
         self.address = address
+        self.confidential = is_loopback_address(peer_description)
         self.peer_description = peer_description
         self.max_packet = self.max_frame = max_packet
         self.received_at = clock.seconds()

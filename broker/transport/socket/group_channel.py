@@ -21,7 +21,7 @@ class GroupChannel:
     member may receive its own packets. Raises Twisted's `CannotListenError`.
     """
 
-    secure = False
+    secure = confidential = False
     certified_name = ""
 
     def __init__(self, reactor: Any, group: str, port: int, interface: str) -> None:

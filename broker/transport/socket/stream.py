@@ -22,7 +22,7 @@ class StreamChannel(ABC):
 
     def __init__(self, on_connect: Callable[[ISocketChannel], None], max_frame: int) -> None:
         self.peer_description = ""
-        self.secure = False
+        self.secure = self.confidential = False
         self._on_connect = on_connect
         self._decoder = FrameDecoder(max_frame)
         self._receiver: ISocketReceiver | None = None

@@ -12,7 +12,7 @@ from typing import cast
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
 from OpenSSL.crypto import X509
-from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IAddress, IPushProducer, ISSLTransport, ITCPTransport
 from twisted.internet.protocol import Factory, Protocol, connectionDone
@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.transport.socket.contract import DEFAULT_MAX_FRAME, ISocketChannel
+from broker.transport.socket.loopback import is_loopback_host
 from broker.transport.socket.stream import StreamChannel
 
 
@@ -70,6 +71,7 @@ class TcpSocketChannel(StreamChannel, Protocol):
         peer = self._stream.getPeer()
         self.peer_description = _format_address(peer)
         self.secure = self._certified or ISSLTransport.providedBy(self.transport)
+        self.confidential = self.secure or _is_on_this_machine(peer)
         # A UNIX socket claims to be a TCP transport, and refuses the options.
         over_ip = isinstance(peer, (IPv4Address, IPv6Address))
         if over_ip and ITCPTransport.providedBy(self.transport):
@@ -146,6 +148,12 @@ def common_name(certificate: X509) -> str:
     """Empty if there is none."""
     names = certificate.to_cryptography().subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if names else ""
+
+
+def _is_on_this_machine(peer: IAddress) -> bool:
+    return isinstance(peer, UNIXAddress) or (
+        isinstance(peer, (IPv4Address, IPv6Address)) and is_loopback_host(peer.host)
+    )
 
 
 def _format_address(address: object) -> str:

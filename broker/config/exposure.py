@@ -1,0 +1,55 @@
+"""Settings that let others read more than their rights: warnings at the start of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.config.endpoints import is_encrypted_endpoint, is_loopback_endpoint
+from broker.config.network import NetworkSettings
+from broker.config.settings import Settings
+from broker.event.envelope import CLEARTEXT_LEVEL, SecurityLevel
+from broker.transport.socket.loopback import LOOPBACK_INTERFACES, is_loopback_address
+
+
+def find_exposures(settings: Settings) -> Iterator[str]:
+    """Yield a sentence for each such setting."""
+    for endpoint in settings.listen.endpoints:
+        if not (is_loopback_endpoint(endpoint) or is_encrypted_endpoint(endpoint)):
+            yield (
+                f"listen.allow_cleartext: logins of clients, and events up to "
+                f"{CLEARTEXT_LEVEL.value}, cross the network in clear text at {endpoint}"
+            )
+    network = settings.network
+    level = network.cleartext_clearance
+    if _has_links_in_cleartext(network):
+        yield (
+            f"events up to {min(level, CLEARTEXT_LEVEL).value} cross links to other nodes in clear "
+            "text: set network.certificate, use TCP, or lower network.cleartext_clearance"
+        )
+    if level > CLEARTEXT_LEVEL:
+        yield (
+            f"network.cleartext_clearance is {level.value}: events of that level cross links in "
+            f"clear text, {level.value} only within this machine"
+        )
+    for account in settings.accounts:
+        if account.administer and account.clearance < SecurityLevel.HIGH:
+            yield (
+                f"the account {account.name} may administer the node: its figures count events "
+                f"of all levels, beyond its clearance {account.clearance.value}"
+            )
+
+
+def _has_links_in_cleartext(network: NetworkSettings) -> bool:
+    """Return whether links to nodes on other machines are not encrypted."""
+    if network.udp and not is_loopback_address(network.udp):
+        return True
+    if network.group and network.group_interface not in LOOPBACK_INTERFACES:
+        return True
+    if network.certificate is not None:
+        return False
+    encrypted_gateways = all(map(is_encrypted_endpoint, network.gateways))
+    return not (
+        encrypted_gateways
+        and all(map(is_loopback_address, network.join))
+        and all(is_loopback_endpoint(e) or is_encrypted_endpoint(e) for e in network.listen)
+    )
