@@ -56,9 +56,9 @@ class RawSession:
         self._limit = WINDOW
 
     @classmethod
-    async def open(cls, port: int, client_id: str) -> RawSession:
+    async def open(cls, port: int, client_id: str, secret: str = "") -> RawSession:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        message = hello(client_id)
+        message = hello(client_id, secret=secret)
         writer.write(frame(messages.encode(message)))
         welcome = messages.decode(await read_frame(reader))
         assert isinstance(welcome, Welcome), welcome
