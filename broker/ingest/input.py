@@ -136,10 +136,13 @@ class Input:
     ) -> list[Verdict]:
         """Refuse documents that the account may not publish; match the others."""
         errors = check_heads(publisher, documents)
+        holder = publisher.identity.holder
         if not errors:
-            return self._matcher.match(documents, undescribed, seconds)
+            return self._matcher.match(documents, undescribed, seconds, holder=holder)
         permitted = [each for index, each in enumerate(documents) if index not in errors]
-        matched = iter(self._matcher.match(permitted, undescribed, seconds) if permitted else ())
+        matched = iter(
+            self._matcher.match(permitted, undescribed, seconds, holder=holder) if permitted else ()
+        )
         verdicts: list[Verdict] = []
         for index in range(len(documents)):
             error = errors.get(index)

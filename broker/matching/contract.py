@@ -117,13 +117,15 @@ class IMatcher(Interface):
         undescribed: Set[DtdReference] = frozenset(),
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
+        holder: str = "",
     ) -> list[Verdict]:
         """Return a verdict for each document in order, possibly for the first ones only.
 
         After `seconds` it stops as soon as possible, but not before the first verdict. Events of
         the types in `undescribed` need no DTD: they are accepted if they are well-formed and their
         envelope is valid. A query that exceeds its budget on an event matches none from this event
-        on. `variants` names DTDs that replace those of the same names.
+        on. `variants` names DTDs that replace those of the same names. `holder`, an account or a
+        client, has a share of undeclared names; without one, only the node's bound counts (T27).
         """
 
     def select(

@@ -8,7 +8,7 @@ from lxml import etree
 
 from broker.dtd.interfaces import IDtd, IDtdCache
 from broker.dtd.reference import DtdReference
-from broker.errors import BadEnvelope, InvalidEvent, NotValid, UnknownType
+from broker.errors import BadEnvelope, InvalidEvent
 from broker.event.envelope import Header, Liveness
 from broker.matching.contract import NO_VARIANTS, DtdNeeded, TypeMissing, Variants
 from broker.matching.document_limits import DocumentLimits
@@ -22,7 +22,6 @@ from broker.matching.whitespace import mark_mixed_runs
 from broker.matching.xpath_evaluation import ParsedEvent
 
 _NO_NAMES: frozenset[str] = frozenset()
-_GUARDING = "names are checked before the parse, after too many undeclared names"
 
 
 class Examiner:
@@ -38,10 +37,12 @@ class Examiner:
         document: bytes,
         undescribed: Set[DtdReference],
         variants: Variants = NO_VARIANTS,
+        holder: str = "",
     ) -> ParsedEvent | TypeMissing:
         """Return the event if it is valid. Raises `InvalidEvent`.
 
-        Types in `undescribed` need no DTD. Only their envelopes are checked.
+        Types in `undescribed` need no DTD. Only their envelopes are checked. `holder` has the share
+        of undeclared names.
         """
         screen_document(document, self._limits)
         prolog = self._prologs.read(document)
@@ -49,14 +50,12 @@ class Examiner:
         if variants and reference is not None:
             reference = variants.get(reference, reference)
         dtd = None if reference is None else self._dtds.get(reference)
-        if self.name_watch.is_guarding:
+        if self.name_watch.may_exceed(len(document), holder):
             if reference is None:
                 raise _missing_doctype()
-            if dtd is None:
-                if reference in undescribed:
-                    raise UnknownType(f"no DTD describes {reference} ({_GUARDING})")
+            if dtd is None and reference not in undescribed:
                 return TypeMissing(reference, prolog.system_id)
-            self._check_names(document, prolog, dtd)
+            self._check_names(document, prolog, dtd, holder)
         try:
             root = self._parse(document, prolog)
             if reference is None:
@@ -68,18 +67,20 @@ class Examiner:
                     raise invalid
                 dtd.apply_defaults(root)
             else:
-                self.name_watch.count_undeclared(document[prolog.end :], _NO_NAMES)
+                self.name_watch.count_undeclared(document[prolog.end :], _NO_NAMES, holder)
                 if reference not in undescribed:
                     return TypeMissing(reference, prolog.system_id)
                 check_envelope_structure(root)
                 apply_envelope_defaults(root)
         except InvalidEvent:
             declared = _NO_NAMES if dtd is None else dtd.names
-            self.name_watch.count_undeclared(prolog.extras + document[prolog.end :], declared)
+            text = prolog.extras + document[prolog.end :]
+            self.name_watch.count_undeclared(text, declared, holder)
             raise
         if dtd is not None and (prolog.extras or _has_instructions(document, prolog.end)):
             # Targets of processing instructions are names too, and no DTD declares them.
-            self.name_watch.count_undeclared(prolog.extras + document[prolog.end :], dtd.names)
+            text = prolog.extras + document[prolog.end :]
+            self.name_watch.count_undeclared(text, dtd.names, holder)
         return ParsedEvent(root, read_envelope(root, reference))
 
     def find_known_type(self, document: bytes) -> DtdReference | None:
@@ -96,10 +97,10 @@ class Examiner:
         return root
 
     # In its own frame: the copy of the document is freed before the parse.
-    def _check_names(self, document: bytes, prolog: Prolog, dtd: IDtd) -> None:
-        name = self.name_watch.find_undeclared(prolog.extras + document[prolog.end :], dtd.names)
-        if name is not None:
-            raise NotValid(f"{name} is not declared ({_GUARDING})")
+    def _check_names(self, document: bytes, prolog: Prolog, dtd: IDtd | None, holder: str) -> None:
+        check_entity_references(document, prolog.end)
+        declared = _NO_NAMES if dtd is None else dtd.names
+        self.name_watch.check_names(prolog.extras + document[prolog.end :], declared, holder)
 
     def parse_recognised(self, document: bytes, header: Header, dtd: IDtd) -> ParsedEvent:
         """Parse a recognised event, which is valid by `dtd` and has this header."""

@@ -83,6 +83,7 @@ class ReferenceMatcher:
         self._clock = clock
         self._type_counters = CountersByType()
         self._variants: Variants = NO_VARIANTS
+        self._holder = ""
         bounds = QueryBounds(query_limits, clock, max_run_time)
         self._explainer = Explainer("reference", self._examiner, bounds, clock)
 
@@ -110,8 +111,10 @@ class ReferenceMatcher:
         undescribed: Set[DtdReference] = frozenset(),
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
+        holder: str = "",
     ) -> list[Verdict]:
         self._variants = variants
+        self._holder = holder
         verdicts: list[Verdict] = []
         started = self._clock()
         deadline = started + seconds
@@ -183,7 +186,7 @@ class ReferenceMatcher:
 
     def _match_document(self, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
         try:
-            examined = self._examiner.examine(document, undescribed, self._variants)
+            examined = self._examiner.examine(document, undescribed, self._variants, self._holder)
         except InvalidEvent as error:
             self._counts[f"refused.{error.code}"] += 1
             return Refused(error)

@@ -98,6 +98,7 @@ class Switch:
         )
         self._portions = PortionSize()
         self._variants: Variants = NO_VARIANTS
+        self._holder = ""
         self._counts: Counter[str] = Counter()
         self._clock = clock
         self._type_counters = CountersByType()
@@ -166,12 +167,14 @@ class Switch:
         undescribed: Set[DtdReference] = frozenset(),
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
+        holder: str = "",
     ) -> list[Verdict]:
         if len(documents) == 1 and not variants:
             verdict = self._lone_matcher.match(documents[0])
             if verdict is not None:
                 return [verdict]
         self._variants = variants
+        self._holder = holder
         self._evaluator.begin_batch()
         self._plans.reset_visits()
         verdicts: list[Verdict | None] = [None] * len(documents)
@@ -311,7 +314,7 @@ class Switch:
 
     def _match_event(self, index: int, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
         try:
-            examined = self._examiner.examine(document, undescribed, self._variants)
+            examined = self._examiner.examine(document, undescribed, self._variants, self._holder)
         except InvalidEvent as error:
             self._counts[f"refused.{error.code}"] += 1
             return Refused(error)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 
 from broker.config import Settings
 from broker.dtd.interfaces import IDtdCache
+from broker.limit_registry import LimitRegistry
 from broker.matching.contract import IMatcher
 from broker.matching.document_limits import DocumentLimits
+from broker.matching.name_watch import NameWatch
 from broker.matching.query.limits import QueryLimits
 from broker.matching.reference_matcher import ReferenceMatcher
 from broker.matching.switch import Switch
@@ -19,7 +21,9 @@ _ENGINES: Mapping[str, Callable[..., IMatcher]] = {
 }
 
 
-def make_matcher(settings: Settings, dtds: IDtdCache) -> IMatcher:
+def make_matcher(
+    settings: Settings, dtds: IDtdCache, limit_registry: LimitRegistry | None = None
+) -> IMatcher:
     return _ENGINES[settings.validation.engine](
         dtds,
         document_limits=DocumentLimits(
@@ -31,6 +35,7 @@ def make_matcher(settings: Settings, dtds: IDtdCache) -> IMatcher:
         clock=time.perf_counter,
         max_run_time=settings.query.max_run_time,
         max_share=settings.query.max_share,
+        names=NameWatch(limit_registry=limit_registry),
     )
 
 

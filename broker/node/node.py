@@ -117,7 +117,7 @@ class Node:
             archived=archive is not None,
             on_rollback=self.output.roll_back,
         )
-        self.matcher = make_matcher(settings, self.dtds)
+        self.matcher = make_matcher(settings, self.dtds, self.limit_registry)
         self.quarantine = Quarantine(
             data / "quarantine",
             max_files=settings.limits.quarantine_files,

@@ -38,7 +38,11 @@ class FakeMatcher:
         """Documents that fit into a time limit."""
 
     def match(
-        self, documents: Sequence[bytes], undescribed: Any = frozenset(), seconds: float = inf
+        self,
+        documents: Sequence[bytes],
+        undescribed: Any = frozenset(),
+        seconds: float = inf,
+        holder: str = "",
     ) -> list[Verdict]:
         if seconds < inf:
             documents = documents[: self.fitting]

@@ -18,7 +18,7 @@ from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted
 from broker.matching.document_limits import DocumentLimits
 from broker.matching.examiner import Examiner
-from broker.matching.name_watch import NameWatch
+from broker.matching.name_watch import NameLimits, NameWatch
 from broker.matching.prolog import PrologReader, check_prolog
 from broker.matching.query.query import parse_query
 from broker.matching.screening import find_undefined_entity
@@ -136,7 +136,7 @@ def test_unclosed_sections_are_refused_in_linear_time(
         with pytest.raises(InvalidEvent):
             Examiner(dtds, DocumentLimits(), NameWatch()).examine(document, frozenset())
         with pytest.raises(InvalidEvent):
-            guard = NameWatch(max_names=0)
+            guard = NameWatch(NameLimits(max_names=0))
             Examiner(dtds, DocumentLimits(), guard).examine(document, frozenset())
         find_undefined_entity(document + b"&x;", 0)
         mark_mixed_runs(document, 0)

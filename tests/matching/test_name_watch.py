@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.matching.name_watch import NameWatch
+from broker.errors import TooManyNames
+from broker.limit_registry import LimitRegistry
+from broker.matching.name_watch import (
+    RESERVED_NAMES,
+    NameLimits,
+    NameWatch,
+)
 
 DECLARED = frozenset({"a", "b", "p:c", "k", "xmlns:p"})
 
@@ -16,47 +22,104 @@ def test_distinct_undeclared_names_are_counted_once() -> None:
     assert watch.count == 4
 
 
+def names(count: int, prefix: bytes = b"n", mark: bytes = b"<%s%d/>") -> bytes:
+    return b"".join(mark % (prefix, number) for number in range(count))
+
+
+def is_refused(watch: NameWatch, text: bytes, holder: str) -> bool:
+    try:
+        watch.check_names(text, DECLARED, holder)
+    except TooManyNames:
+        return True
+    return False
+
+
 def test_watch_guards_after_too_many_names() -> None:
-    watch = NameWatch(max_names=10)
-    watch.count_undeclared(b"".join(b"<n%d>" % i for i in range(9)), DECLARED)
+    watch = NameWatch(NameLimits(max_names=10))
+    watch.count_undeclared(names(9), DECLARED)
     assert not watch.is_guarding
     watch.count_undeclared(b"<other>", DECLARED)
     assert watch.is_guarding
 
 
 def test_watch_guards_after_too_many_bytes_of_names() -> None:
-    watch = NameWatch(max_bytes=1000)
+    watch = NameWatch(NameLimits(max_bytes=1000))
     watch.count_undeclared(b"<%s>" % (b"x" * 999), DECLARED)
     assert not watch.is_guarding
     watch.count_undeclared(b"<%s>" % (b"y" * 10), DECLARED)
     assert watch.is_guarding
 
 
+@pytest.mark.parametrize("mark", [b"<%s%d/>", b"<?%s%d?>", b"<a %s%d='1'/>"])
+def test_a_holder_at_its_bound_is_refused_and_others_are_not(mark: bytes) -> None:
+    limits = LimitRegistry()
+    watch = NameWatch(NameLimits(max_names_of_holder=1_000), limits)
+    assert not is_refused(watch, names(1_000, mark=mark), "bad")
+    assert is_refused(watch, names(1_001, mark=mark), "bad")
+    # A few share a bit of the sketch with another one.
+    watch.count_undeclared(names(1_100, mark=mark), DECLARED, "bad")
+    assert not is_refused(watch, names(1_100, mark=mark), "bad")
+    assert is_refused(watch, names(100, b"m", mark), "bad")
+    assert not is_refused(watch, names(900, b"m", mark), "good")
+    share = {each.name: each for each in limits}["undeclared-names-of-account"]
+    assert 1_000 <= share.find_used() <= 1_100 and share.reached == 2
+
+
+def test_long_names_count_by_their_bytes() -> None:
+    watch = NameWatch(NameLimits(max_bytes_of_holder=10_000))
+    assert not is_refused(watch, b"<%s/>" % (b"x" * 9_900), "bad")
+    assert is_refused(watch, b"<%s/>" % (b"x" * 10_001), "bad")
+    assert is_refused(watch, b"<a xmlns='%s'/>" % (b"x" * 10_001), "bad")
+
+
+def test_a_holder_has_a_reserve_when_others_have_used_up_the_total() -> None:
+    watch = NameWatch(NameLimits(max_names=1_000, max_names_of_holder=400))
+    for number in range(3):
+        watch.count_undeclared(names(400, b"h%d-" % number), DECLARED, f"bad{number}")
+    assert watch.is_guarding
+    assert is_refused(watch, names(9), "") and is_refused(watch, names(9), "bad1")
+    assert not is_refused(watch, names(RESERVED_NAMES, b"m"), "good")
+    assert is_refused(watch, names(2 * RESERVED_NAMES, b"m"), "good")
+
+
+def test_only_documents_that_could_exceed_the_room_are_checked_before_the_parse() -> None:
+    watch = NameWatch(NameLimits(max_names_of_holder=1_000))
+    assert not watch.may_exceed(3_000, "one")
+    assert watch.may_exceed(3_001, "one")
+    watch.count_undeclared(names(1_100), DECLARED, "one")
+    assert watch.may_exceed(4, "one") and not watch.may_exceed(3_000, "other")
+
+
+def test_many_declared_names_and_texts_are_not_new() -> None:
+    watch = NameWatch(NameLimits(max_names_of_holder=10))
+    text = b"<a k='1'><b/>x = y 'z' &amp; &#65;<!-- <z> --><![CDATA[<z1> &z2;]]></a>" * 500
+    assert not is_refused(watch, text, "one")
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (b"<a><b k='x'>text</b><p:c xmlns:p=\"u>v\"/></a>", None),
-        (b"<a>&amp;&#65;&#x41; x = y 'z' \"</a>", None),
-        (b"<a><!-- <z> --><![CDATA[<z> &z;]]></a>", None),
-        (b'<a k = \'z="1" <\'\n k="\'"/>', None),
-        (b"<z/>", "z"),
-        (b"<a></z>", "z"),
-        (b"<a z='1'/>", "z"),
-        (b"<a k='1'z='1'/>", "z"),
-        (b"<a z/>", "z"),
-        (b"<a k='1' z", "z"),
-        (b"<a k=z>", "z"),
-        (b"<a\n\tz\n=\n'1'>", "z"),
-        (b"<a>&z;</a>", "&z;"),
-        (b"<a>&z</a>", "&z;"),
-        (b"<a k='&z;'/>", "&z;"),
-        (b"<a><?z y?></a>", "<?z?>"),
-        (b"<a><?z", "<?z?>"),
-        (b"<a><!z></a>", "!z"),
-        (b"< a>", ""),
-        (b"<p:z/>", "p:z"),
-        (b"<\xc3\xa9/>", "é"),
+        (b"<a><b k='x'>text</b><p:c xmlns:p=\"u>v\"/></a>", False),
+        (b"<a>&amp;&#65;&#x41; x = y 'z' \"</a>", False),
+        (b"<a><!-- <z> --><![CDATA[<z> &z;]]></a>", False),
+        (b'<a k = \'z="1" <\'\n k="\'"/>', False),
+        (b"<z/>", True),
+        (b"<a></z>", True),
+        (b"<a z='1'/>", True),
+        (b"<a k='1'z='1'/>", True),
+        (b"<a z/>", True),
+        (b"<a k='1' z", True),
+        (b"<a k=z>", True),
+        (b"<a\n\tz\n=\n'1'>", True),
+        (b"<a><?z y?></a>", True),
+        (b"<a><?z", True),
+        (b"<a><!z></a>", True),
+        (b"<p:z/>", True),
+        (b"<\xc3\xa9/>", True),
     ],
 )
-def test_undeclared_names_are_found_before_parsing(text: bytes, found: str | None) -> None:
-    assert NameWatch().find_undeclared(text, DECLARED) == found
+def test_undeclared_names_are_found_before_parsing(text: bytes, found: bool) -> None:
+    watch = NameWatch(NameLimits(max_names_of_holder=0))
+    # The namespace that declared names need.
+    watch.count_undeclared(b'<a xmlns:p="u>v"/>', DECLARED)
+    assert is_refused(watch, text, "one") == found

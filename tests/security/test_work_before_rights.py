@@ -74,7 +74,7 @@ def test_documents_without_the_right_cost_neither_memory_nor_logins(tmp_path: Pa
             found = await asyncio.gather(
                 attack(node, "none", [b"x"] * 1_000), attack(node, "other", foreign)
             )
-            assert found == [{"not-allowed"}] * 2
+            assert set().union(*found) == {"not-allowed"}
             await measuring
             await logins
             after = await ask_status(node.endpoint, **ADMINISTRATOR)

@@ -34,7 +34,11 @@ class SlowMatcher(FakeMatcher):
         self.broken = False
 
     def match(
-        self, documents: Sequence[bytes], undescribed: Any = frozenset(), seconds: float = inf
+        self,
+        documents: Sequence[bytes],
+        undescribed: Any = frozenset(),
+        seconds: float = inf,
+        holder: str = "",
     ) -> list[Verdict]:
         if self.broken:
             raise KeyError("a mistake of ours")

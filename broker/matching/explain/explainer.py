@@ -23,6 +23,8 @@ from broker.matching.query_bounds import BoundedEvaluation, QueryBounds, Runnabl
 MEASUREMENTS: Final = 5
 MAX_SECONDS: Final = 0.02
 
+#: Holder of the share of undeclared names of all explained events.
+_HOLDER: Final = "explain"
 _NO_EVENT: Final = "not measured: no event was given"
 
 
@@ -82,7 +84,7 @@ class Explainer:
         shapes: bool,
     ) -> Explanation:
         try:
-            subject = self._examiner.examine(document, undescribed)
+            subject = self._examiner.examine(document, undescribed, holder=_HOLDER)
         except InvalidEvent as error:
             answer = EventExplanation(refused=error.to_wire())
             return attrs.evolve(explanation, measured=Measured(note="not measured"), event=answer)
@@ -123,7 +125,9 @@ class Explainer:
         measured = Measured(
             evaluation=self._measure(evaluation.prepare_evaluation(runnable)),
             lookup=lookup,
-            parsing=self._measure(lambda: self._examiner.examine(document, undescribed)),
+            parsing=self._measure(
+                lambda: self._examiner.examine(document, undescribed, holder=_HOLDER)
+            ),
         )
         findings = EventFindings(
             query.text,
