@@ -100,6 +100,27 @@ class LimitSettings:
     max_subscriptions_per_client: int = setting(
         value_kind.count(1, 1_000_000), 1000, "Subscriptions of one client id."
     )
+    max_subscriptions_per_account: int = setting(
+        value_kind.count(0, 100_000_000),
+        0,
+        "Subscriptions of all sessions of one account; 0 is no limit.",
+    )
+    max_durables_per_account: int = setting(
+        value_kind.count(0, 100_000_000),
+        10_000,
+        "Durable subscriptions of all client ids of one account; 0 is no limit.",
+    )
+    account_events_per_second: int = setting(
+        value_kind.count(0, 1_000_000_000),
+        0,
+        "Events that one account publishes in a second, all sessions together; further ones wait. "
+        "0 is no limit.",
+    )
+    account_bytes_per_second: int = setting(
+        value_kind.size(0, TIB),
+        0,
+        "Bytes of these events in a second; 0 is no limit.",
+    )
     max_event_bytes: int = setting(
         value_kind.size(KIB, GIB), MIB, "Length of one event's document."
     )

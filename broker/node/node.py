@@ -30,6 +30,7 @@ from broker.identity import Accounts, Identity, authenticator_for
 from broker.ingest.acknowledgement_policy import LOCAL_ACKNOWLEDGEMENT
 from broker.ingest.input import Input
 from broker.ingest.quarantine import Quarantine
+from broker.ingest.rated_input import RatedInput
 from broker.limit_registry import LimitRegistry
 from broker.log.log_file import LogFile
 from broker.matching.query.query import parse_query
@@ -51,6 +52,7 @@ from broker.sessions.session import Session, SessionServices
 from broker.streams.link_sockets import LinkSockets, open_on_reactor
 from broker.streams.transports import transports_by_pattern
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
+from broker.subscriptions.subscription_limits import SubscriptionLimits
 from broker.subscriptions.subscription_requests import SubscriptionRequests
 from broker.subscriptions.type_change_notices import TypeChangeNotices
 from broker.transport.clock import wall_clock_ms
@@ -92,10 +94,8 @@ class Node:
         random = random or Random()
         self.settings = settings
         self.accounts = Accounts(settings.accounts)
-        self.limit_registry = LimitRegistry()
-        self.audit = build_audit_log(
-            settings.audit, threads, reactor, wall_clock, self.limit_registry
-        )
+        limit_registry = self.limit_registry = LimitRegistry()
+        self.audit = build_audit_log(settings.audit, threads, reactor, wall_clock, limit_registry)
         self.started_ms = wall_clock()
         self._wall_clock = wall_clock
         self._reactor, self._threads = reactor, threads
@@ -170,6 +170,7 @@ class Node:
             if self.network is None
             else self.network.replicas.replicator,
         )
+        self.rated_input = RatedInput(self.input, settings.limits, reactor, self.limit_registry)
         complete = self.types.has_all_types
         self._advisor = QueryAdvisor(self._known_types, undescribed=accept, complete=complete)
         self.subscription_requests = SubscriptionRequests(
@@ -182,8 +183,7 @@ class Node:
             interest=build_interest(self),
             recovery=self.recovery,
             on_resumed=lambda *resumed: self.notices.check_missed_versions(*resumed),
-            max_subscriptions=settings.limits.max_subscriptions_per_client,
-            limit_registry=self.limit_registry,
+            limits=SubscriptionLimits(settings.limits, self.durables, self.output, limit_registry),
             check_pattern=self.transports.check_pattern if self.transports else lambda _: None,
         )
         questions = self.recovery.questions
@@ -232,7 +232,7 @@ class Node:
     def _make_acceptor(self) -> SessionAcceptor:
         limits = self.settings.limits
         services = SessionServices(
-            input=self.input,
+            input=self.rated_input,
             subscriptions=self.subscription_requests,
             answers=build_answers(self, self.parse_query),
             on_ended=lambda session: self.acceptor.remove_session(session),

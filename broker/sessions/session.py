@@ -19,6 +19,7 @@ from broker.event.place import Position
 from broker.identity import Identity
 from broker.ingest.input import Input
 from broker.ingest.publisher import Publisher
+from broker.ingest.rated_input import RatedInput
 from broker.sessions.session_records import SessionRecords
 from broker.sessions.time_slices import MAX_DOCUMENTS, SLICE_SECONDS, TimeSlices
 from broker.subscriptions.profile import Profile
@@ -61,7 +62,7 @@ Answerer: TypeAlias = Callable[[Identity, Ask], Any]
 
 @attrs.frozen
 class SessionServices:
-    input: Input
+    input: Input | RatedInput
     subscriptions: SubscriptionRequests
     answers: Mapping[str, Answerer]
     on_ended: Callable[[Session], None]

@@ -124,6 +124,9 @@ class DurableSubscriptions:
     def count_of_client(self, client_id: str) -> int:
         return self._counts[client_id.encode()]
 
+    def count_of_clients(self, is_counted: Callable[[str], bool]) -> int:
+        return sum(n for client, n in self._counts.items() if is_counted(client.decode()))
+
     def count_of_busiest_client(self) -> int:
         return max(self._counts.values(), default=0)
 

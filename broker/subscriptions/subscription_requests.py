@@ -20,7 +20,6 @@ from broker.errors import (
 )
 from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern, check_client_id
-from broker.limit_registry import LimitRegistry
 from broker.log.event_log import EventLog
 from broker.matching.contract import IMatcher
 from broker.matching.query.query import Query
@@ -39,6 +38,7 @@ from broker.subscriptions.profile import Profile
 from broker.subscriptions.start_position import check_position, find_active_from, find_start
 from broker.subscriptions.subscription_context import SubscriptionCallbacks, SubscriptionContext
 from broker.subscriptions.subscription_lifecycle import SubscriptionLifecycle
+from broker.subscriptions.subscription_limits import SubscriptionLimits
 from broker.wire.messages import Subscribe
 
 
@@ -56,8 +56,7 @@ class SubscriptionRequests:
         durables: DurableSubscriptions,
         interest: Interest,
         recovery: RecoveryService,
-        max_subscriptions: int,
-        limit_registry: LimitRegistry,
+        limits: SubscriptionLimits,
         on_resumed: Callable[[Feed, int | None], object] = lambda *_: None,
         check_pattern: Callable[[StreamPattern], object] = lambda _: None,
     ) -> None:
@@ -71,21 +70,7 @@ class SubscriptionRequests:
         self._advise = advise
         self._output = output
         self._context = SubscriptionContext(log, durables, interest, recovery, on_resumed)
-        self.max_subscriptions = max_subscriptions
-        self._limit = limit_registry.add(
-            "client-subscriptions",
-            per="client",
-            setting="limits.max_subscriptions_per_client",
-            bound=lambda: self.max_subscriptions,
-            used=lambda: max((len(each.feeds) for each in output.session_deliveries), default=0),
-        )
-        self._durable_limit = limit_registry.add(
-            "client-durable-subscriptions",
-            per="client",
-            setting="limits.max_subscriptions_per_client",
-            bound=lambda: self.max_subscriptions,
-            used=durables.count_of_busiest_client,
-        )
+        self.limits = limits
         self.refused_subscriptions: Counter[str] = Counter()
         """By error code."""
         durables.on_removed = self._withdraw_durable
@@ -169,6 +154,7 @@ class SubscriptionRequests:
         self._output.add_feed(delivery, feed)
         if request.durable and not _is_unchanged(request, stored):
             profile.record("durable-change" if stored else "durable-create", request.durable)
+        self.limits.count_added(identity)
         SubscriptionLifecycle(
             *(self._context, profile, request, callbacks),
             feed=feed,
@@ -187,6 +173,7 @@ class SubscriptionRequests:
             raise UnknownSubscription(f"no subscription has number {number}")
         self._matcher.unsubscribe(feed.matcher_number)
         self._output.remove_feed(feed.matcher_number)
+        self.limits.count_removed(profile.identity)
         name = profile.durable_names.pop(number, None)
         if name is None:
             self._context.interest.withdraw(feed.matcher_number)
@@ -220,6 +207,7 @@ class SubscriptionRequests:
         for name in profile.durable_names.values():
             self._context.interest.mark_absent((profile.identity.client_id, name))
             self._context.durables.release(profile.identity.client_id, name)
+        self.limits.count_removed(profile.identity, len(profile.delivery.feeds))
         self._output.remove_session(profile.delivery)
 
     # ------------------------------------------------------------------ checks of a request
@@ -247,11 +235,7 @@ class SubscriptionRequests:
         return policy
 
     def _check_limits(self, profile: Profile, request: Subscribe) -> None:
-        if len(profile.delivery.feeds) >= self.max_subscriptions:
-            self._limit.count_reached()
-            raise TooManySubscriptions(
-                f"{self.max_subscriptions} subscriptions are the limit of a client"
-            )
+        self.limits.check_subscription(profile)
         if not request.durable:
             return
         try:
@@ -263,15 +247,8 @@ class SubscriptionRequests:
         if request.durable in profile.durable_names.values():
             raise BadName(f"durable subscription {request.durable!r} is in use in this session")
         client_id = profile.identity.client_id
-        known = self._context.durables.get(client_id, request.durable) is not None
-        if (
-            not known
-            and self._context.durables.count_of_client(client_id) >= self.max_subscriptions
-        ):
-            self._durable_limit.count_reached()
-            raise TooManySubscriptions(
-                f"{self.max_subscriptions} durable subscriptions are the limit of a client"
-            )
+        if self._context.durables.get(client_id, request.durable) is None:
+            self.limits.check_durable(profile.identity)
 
 
 def _is_unchanged(request: Subscribe, stored: DurableSubscription | None) -> bool:
