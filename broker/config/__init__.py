@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from broker.config.explain import explain
 from broker.config.identity import AccountSettings
+from broker.config.limits import LimitSettings
 from broker.config.settings import (
     FaultSettings,
-    LimitSettings,
     ListenSettings,
     LogSettings,
     MetricsSettings,

@@ -38,6 +38,12 @@ def find_contradictions(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
 
 def _check_listeners(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
     for index, endpoint in enumerate(settings.listen.endpoints):
+        if endpoint.startswith("haproxy:"):
+            yield (
+                ("listen", "endpoints", index),
+                f'listen.endpoints has "{endpoint}", which takes addresses of clients from anyone: '
+                "name the proxies in listen.proxies, and leave haproxy: out",
+            )
         if is_loopback_endpoint(endpoint):
             continue
         if not settings.accounts:

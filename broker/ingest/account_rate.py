@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from broker.config.settings import LimitSettings
+from broker.config.limits import LimitSettings
 from broker.limit_registry import LimitRegistry
 from broker.transport.token_bucket import TokenBucket
 

@@ -8,7 +8,7 @@ from math import inf
 
 import attrs
 
-from broker.config.settings import LimitSettings
+from broker.config.limits import LimitSettings
 from broker.ingest.account_rate import AccountRates, RateLimits
 from broker.ingest.input import Input
 from broker.ingest.publisher import Publisher

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from ipaddress import ip_network
 from typing import Any
 
 from twisted.application.service import Service
@@ -13,7 +14,7 @@ from twisted.internet.address import UNIXAddress
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IListeningPort
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
@@ -27,6 +28,7 @@ from broker.node.descriptors import reserve_descriptors
 from broker.node.garbage_collection import configure_garbage_collector
 from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
 from broker.node.threads import ReactorThreads
+from broker.transport.socket.proxy_header import HeaderReactor, ProxyHeaderFactory
 from broker.transport.socket.tcp import TcpChannelFactory
 
 
@@ -86,7 +88,7 @@ class NodeService(Service):
         )
         self._reserve_descriptors(node)
         listening = [
-            serverFromString(self._reactor, text).listen(
+            serverFromString(self._listening_reactor(node), text).listen(
                 TcpChannelFactory(node.accept_connection, self._settings.limits.max_frame_bytes)
             )
             for text in self._settings.listen.endpoints
@@ -126,6 +128,22 @@ class NodeService(Service):
             first=node.event_log.bounds.first,
             last=node.event_log.bounds.last,
         )
+
+    def _listening_reactor(self, node: Node) -> Any:
+        """Return the reactor of client endpoints, which may be behind proxies."""
+        settings, handshakes = self._settings, node.acceptor.handshakes
+        networks = [ip_network(each) for each in settings.listen.proxies]
+        if not networks:
+            return self._reactor
+
+        def refused(address: str, error: BrokerError) -> None:
+            handshakes.count_refusal(address.rpartition(":")[0], f"proxy {address}", error)
+
+        def wrap(factory: IProtocolFactory) -> IProtocolFactory:
+            timeout = settings.limits.handshake_timeout
+            return ProxyHeaderFactory(factory, networks, timeout, refused)
+
+        return HeaderReactor(self._reactor, wrap)
 
     def _reserve_descriptors(self, node: Node) -> None:
         handshakes, limits = node.acceptor.handshakes, self._settings.limits

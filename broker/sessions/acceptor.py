@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.audit import IAuditLog
-from broker.config.settings import LimitSettings
+from broker.config.limits import LimitSettings
 from broker.errors import (
     PeerError,
     PeerSilent,

@@ -118,16 +118,17 @@ class ClientHandshakes:
             self.refuse(channel, ShuttingDown("the node is being stopped"))
             return
         handshake = Handshake(self, channel)
+        most_of_address = self.limits().max_handshakes_per_address
         dropped = self._pending.add(
             *(handshake, handshake.host, self.clock.seconds()),
             most=self._most,
-            most_of_address=self.limits().max_handshakes_per_address,
+            most_of_address=most_of_address,
         )
         self._handshakes.add(handshake)
         handshake.start()
         for each in dropped:
-            is_full = len(self._pending) >= self._most
-            (self._limit if is_full else self._address_limit).count_reached()
+            of_address = self._pending.most_of_one_address >= most_of_address
+            (self._address_limit if of_address else self._limit).count_reached()
             each.refuse(TooManySessions("too many connections are in their handshake"))
 
     def remove(self, handshake: Handshake) -> None:
@@ -155,12 +156,13 @@ class ClientHandshakes:
         self._closing.close(channel, messages.encode(Refuse(error.to_wire())))
 
     def count_refused(self, channel: ISocketChannel, error: BrokerError, account: str = "") -> None:
-        self.refused[error.code] += 1
         peer, of_account = channel.peer_description, f" of account {account!r}" if account else ""
-        self._log.report(
-            *(peer_host(channel), error.code),
-            f"connection from {peer}{of_account} refused: {error}",
-        )
+        self.count_refusal(peer_host(channel), f"{peer}{of_account}", error)
+
+    def count_refusal(self, host: str, peer: str, error: BrokerError) -> None:
+        """Count and log a connection that is not accepted."""
+        self.refused[error.code] += 1
+        self._log.report(host, error.code, f"connection from {peer} refused: {error}")
 
     def close(self) -> None:
         """Refuse all, and further ones."""

@@ -6,7 +6,7 @@ from collections import Counter
 
 import attrs
 
-from broker.config.settings import LimitSettings
+from broker.config.limits import LimitSettings
 from broker.delivery.output import Output
 from broker.errors import TooManySubscriptions
 from broker.identity import Identity

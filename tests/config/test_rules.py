@@ -206,3 +206,9 @@ def test_links_of_the_network_and_of_its_instances_need_its_channels(
     if "udp" not in over:
         with pytest.raises(ConfigurationError, match="does not run over udp"):
             load_text(f'{text}{udp}transport = "udp"', "node.toml")
+
+
+def test_haproxy_endpoints_are_refused_since_anyone_could_send_a_header() -> None:
+    endpoint = "haproxy:tcp:port=8765:interface=127.0.0.1"
+    with pytest.raises(ConfigurationError, match="name the proxies in listen.proxies"):
+        load_text(f'[listen]\nendpoints = ["{endpoint}"]\n{ACCOUNT}', "node.toml")

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from twisted.internet.task import Clock
 
-from broker.config.settings import LimitSettings
+from broker.config.limits import LimitSettings
 from broker.identity.identity import Identity, anonymous_identity
 from broker.ingest.account_rate import AccountRate, RateLimits
 from broker.ingest.publisher import Publisher

@@ -51,10 +51,16 @@ class TcpSocketChannel(StreamChannel, Protocol):
     """
 
     def __init__(
-        self, on_connect: Callable[[ISocketChannel], None], max_frame: int, certified: bool
+        self,
+        on_connect: Callable[[ISocketChannel], None],
+        max_frame: int,
+        certified: bool,
+        peer: IAddress | None = None,
     ) -> None:
+        """`peer` is the address of the other end; None: the transport's."""
         super().__init__(on_connect, max_frame)
         self._certified = certified
+        self._peer = peer
 
     @property
     def _stream(self) -> _Transport:
@@ -68,7 +74,7 @@ class TcpSocketChannel(StreamChannel, Protocol):
         return "" if certificate is None else common_name(certificate)
 
     def connectionMade(self) -> None:
-        peer = self._stream.getPeer()
+        peer = self._peer or self._stream.getPeer()
         self.peer_description = _format_address(peer)
         self.secure = self._certified or ISSLTransport.providedBy(self.transport)
         self.confidential = self.secure or _is_on_this_machine(peer)
@@ -132,7 +138,7 @@ class TcpChannelFactory(Factory):
         self._certified = certified
 
     def buildProtocol(self, addr: IAddress | None) -> TcpSocketChannel:
-        channel = TcpSocketChannel(self._on_connect, self._max_frame, self._certified)
+        channel = TcpSocketChannel(self._on_connect, self._max_frame, self._certified, addr)
         channel.factory = self
         return channel
 
