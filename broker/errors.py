@@ -159,6 +159,12 @@ class AuthenticationFailed(PeerError):
     code = "authentication-failed"
 
 
+class LoginExpired(PeerError):
+    """The token or certificate of the session's login is not valid any more."""
+
+    code = "login-expired"
+
+
 class IncarnationRefused(PeerError):
     """Another process of the client is newer or concurrent; only one may be connected."""
 
@@ -178,8 +184,6 @@ class SessionSuperseded(PeerError):
 
 
 class TooManySessions(PeerError):
-    """Limit of the node or the client."""
-
     code = "too-many-sessions"
 
 
@@ -203,9 +207,6 @@ class ClearanceTooLow(PeerError):
     """The event's security level is above the publisher's clearance."""
 
     code = "clearance-too-low"
-
-
-# --------------------------------------------------------------------------- events
 
 
 class InvalidEvent(PeerError):
@@ -283,9 +284,6 @@ class BadDtd(PeerError):
     """Names the problem of the text."""
 
     code = "bad-dtd"
-
-
-# --------------------------------------------------------------------------- names and queries
 
 
 class BadName(PeerError):

@@ -28,7 +28,7 @@ FLOORS = (
         *("broker.limit_registry", "broker.audit"),
     ),
     (
-        *("broker.event", "broker.transport", "broker.order_certificates"),
+        *("broker.event", "broker.transport", "broker.order_certificates", "broker.scram"),
         *("broker.streams.contract", "broker.streams.dropped_count"),
     ),
     ("broker.dtd", "broker.config"),
@@ -66,7 +66,7 @@ XPATH_NAMES = frozenset({"XPath", "ETXPath", "XPathEvaluator", "xpath"})
 #: Sans-I/O.
 CORES = (
     *("broker/event/*.py", "plugins/*/core.py", "plugins/*/*_core.py"),
-    *("broker/order_certificates/*.py", "plugins/rcm/certificates/*.py"),
+    *("broker/scram/*.py", "broker/order_certificates/*.py", "plugins/rcm/certificates/*.py"),
     *(
         f"broker/{folder}/{name}"
         for folder in (

@@ -17,7 +17,7 @@ from broker.transport.socket import ISocketChannel
 from broker.transport.view import LinkState, View
 from broker.wire import messages
 from broker.wire.codec import Message
-from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Goodbye, Hello, Welcome
+from broker.wire.messages import Goodbye, Welcome
 from broker.wire.stack import session_layers
 
 
@@ -52,7 +52,8 @@ class RawSession:
             Connection(
                 loop=face,
                 endpoints=[endpoint],
-                make_hello=self._hello,
+                make_hello=settings.make_hello,
+                credentials=settings.credentials,
                 attach=self._attach,
                 on_down=self._fail,
                 on_stopped=self._fail,
@@ -98,18 +99,6 @@ class RawSession:
             self._writable()
 
     # ------------------------------------------------------------------ inside
-
-    def _hello(self) -> Hello:
-        settings = self._settings
-        return Hello(
-            magic=MAGIC,
-            versions=PROTOCOL_VERSIONS,
-            client_id=settings.client_id,
-            incarnation=settings.incarnation,
-            token=settings.token,
-            account=settings.account,
-            secret=settings.secret,
-        )
 
     def _attach(self, channel: ISocketChannel, welcome: Welcome) -> None:
         channel.max_frame = welcome.max_frame_bytes

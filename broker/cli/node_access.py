@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -40,6 +40,7 @@ class ClientFactory(Protocol):
         secret: str,
         state: Path | None,
         allow_cleartext: bool,
+        **files: Path | None,
     ) -> Client: ...
 
 
@@ -54,6 +55,8 @@ class NodeAccess:
     """Seconds without a connection after which a command gives up."""
     connect: ClientFactory
     allow_cleartext: bool = False
+    files: Mapping[str, Path | None] = attrs.field(factory=dict)
+    """Files of `connect`: `trust`, `certificate`, `key` and `token_file`."""
 
     def make_client(self) -> Client:
         """Call this where an asyncio loop runs."""
@@ -64,6 +67,7 @@ class NodeAccess:
             secret=self.secret,
             state=self.state,
             allow_cleartext=self.allow_cleartext,
+            **self.files,
         )
 
     @contextlib.asynccontextmanager
@@ -108,8 +112,13 @@ def node_options(command: _F) -> _F:
         state: Path | None,
         timeout: float,
         allow_cleartext: bool,
+        trust: Path | None,
+        certificate: Path | None,
+        key: Path | None,
+        token_file: Path | None,
         **kwargs: Any,
     ) -> Any:
+        files = {"trust": trust, "certificate": certificate, "key": key, "token_file": token_file}
         access = NodeAccess(
             endpoints=node,
             account=account,
@@ -119,12 +128,25 @@ def node_options(command: _F) -> _F:
             timeout=timeout,
             connect=click.get_current_context().find_root().obj or _connect,
             allow_cleartext=allow_cleartext,
+            files={name: file for name, file in files.items() if file is not None},
         )
         return command(*args, access=access, **kwargs)
 
     for option in reversed(_OPTIONS):
         with_access = option(with_access)
     return with_access  # type: ignore[return-value]
+
+
+def _file_option(option: str, name: str, text: str) -> Callable[[_F], _F]:
+    variable = f"XMLBROKER_{option[2:].upper().replace('-', '_')}"
+    return click.option(
+        option,
+        name,
+        type=click.Path(path_type=Path),
+        envvar=variable,
+        metavar="FILE",
+        help=f"{text}  [env: {variable}]",
+    )
 
 
 _OPTIONS: Final = (
@@ -149,6 +171,27 @@ _OPTIONS: Final = (
         envvar="XMLBROKER_SECRET_FILE",
         metavar="FILE",
         help="A file with the secret in its first line; or set XMLBROKER_SECRET to the secret.",
+    ),
+    _file_option(
+        "--token-file",
+        "token_file",
+        "A file with a bearer token, read at each login instead of a secret.",
+    ),
+    _file_option(
+        "--cert",
+        "certificate",
+        "A PEM file with this client's certificate for tls:HOST:PORT; without a secret or a token "
+        "it is the login.",
+    ),
+    _file_option(
+        "--key",
+        "key",
+        "A PEM file with the certificate's private key, if it is not in the file of --cert.",
+    ),
+    _file_option(
+        "--trust",
+        "trust",
+        "A PEM file with the authorities of nodes for tls:HOST:PORT, instead of the system's.",
     ),
     click.option(
         "--allow-cleartext",
@@ -190,7 +233,7 @@ def _read_secret(file: Path | None) -> str:
         raise Failure(f"the secret in {file} is not a text in UTF-8") from None
 
 
-def _connect(*endpoints: str, **settings: Any) -> Client:
+def _connect(*endpoints: str, **options: Any) -> Client:
     from broker.client.asyncio_face import connect
 
-    return connect(*endpoints, **settings)
+    return connect(*endpoints, **options)

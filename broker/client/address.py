@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import ssl
 from pathlib import Path
+from typing import Final
+
+import attrs
 
 from broker.errors import ConfigurationError
 
@@ -25,18 +28,46 @@ def parse_address(endpoint: str) -> tuple[str, str, int]:
     return kind, host.replace("\\:", ":"), int(port)
 
 
-def make_tls_context(trust: Path | None) -> ssl.SSLContext:
-    """Accept certificates signed by one in `trust`; None: by the system's.
+@attrs.frozen
+class TlsFiles:
+    """PEM files for `tls:` endpoints."""
 
-    Raises `ConfigurationError`.
-    """
-    if trust is None:
-        return ssl.create_default_context()
-    certificates = b"\n".join(load_certificates(trust)).decode("ascii", "replace")
+    trust: Path | None = None
+    """Accepted authorities; None: the system's."""
+    certificate: Path | None = None
+    """The client's certificate, with those between it and an authority."""
+    key: Path | None = None
+    """The private key; None: it is in `certificate`."""
+
+    @property
+    def is_default(self) -> bool:
+        return self == NO_FILES
+
+
+NO_FILES: Final = TlsFiles()
+
+
+def make_tls_context(files: TlsFiles) -> ssl.SSLContext:
+    """Raises `ConfigurationError`."""
+    trust = files.trust
+    certificates = None
+    if trust is not None:
+        certificates = b"\n".join(load_certificates(trust)).decode("ascii", "replace")
     try:
-        return ssl.create_default_context(cadata=certificates)
+        context = ssl.create_default_context(cadata=certificates)
     except ssl.SSLError as error:
         raise ConfigurationError(f"the certificates in {trust} are not usable: {error}") from None
+    if files.certificate is not None:
+        try:
+            # An empty password: a prompt would stop the process.
+            context.load_cert_chain(files.certificate, files.key, password="")
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"{files.certificate} with its private key is not usable: {error}"
+            ) from None
+    elif files.key is not None:
+        raise ConfigurationError("a private key needs a certificate")
+    return context
 
 
 def load_certificates(trust: Path) -> list[bytes]:

@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from broker.client.address import make_tls_context, parse_address
+from broker.client.address import NO_FILES, TlsFiles, make_tls_context, parse_address
 from broker.client.client import Client
+from broker.client.loop import T
 from broker.client.settings import client_settings
 from broker.errors import BrokerError, NotConnected
 from broker.transport.clock import IClock
@@ -41,10 +42,9 @@ class AsyncioLoop:
 
     cancelled_error: type[BaseException] = asyncio.CancelledError
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, trust: Path | None = None) -> None:
-        """`trust` is a PEM file of the accepted authorities."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, files: TlsFiles = NO_FILES) -> None:
         self._loop = loop
-        self._trust = trust
+        self._files = files
         self.clock: IClock = AsyncioClock(loop)
         self._dialling: set[asyncio.Task[None]] = set()
 
@@ -60,6 +60,15 @@ class AsyncioLoop:
     def run_in_thread(self, call: Callable[[], None]) -> None:
         """Run in the executor's threads, which are joined when the loop ends."""
         self._loop.run_in_executor(None, call)
+
+    def compute(self, call: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Run in the executor's threads."""
+
+        def end(future: asyncio.Future[T]) -> None:
+            if not future.cancelled():
+                done(future.result())
+
+        self._loop.run_in_executor(None, call).add_done_callback(end)
 
     def open_port(self, host: str, on_datagrams: OnDatagrams) -> IDatagramPort:
         # Its interfaces are those of Twisted, which most clients under asyncio do not need.
@@ -94,7 +103,7 @@ class AsyncioLoop:
                     await self._loop.create_unix_connection(protocol, endpoint[5:])
                     return
                 kind, host, port = parse_address(endpoint)
-                context = make_tls_context(self._trust) if kind == "tls" else None
+                context = make_tls_context(self._files) if kind == "tls" else None
                 await self._loop.create_connection(protocol, host, port, ssl=context)
         except TimeoutError:
             failed(NotConnected(f"{endpoint}: no answer in {DIAL_TIMEOUT:g} s"))
@@ -125,29 +134,35 @@ def connect(
     account: str = "",
     secret: str = "",
     state: Path | None = None,
+    token_file: Path | None = None,
     trust: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
     longest_wait: float = 30.0,
     allow_cleartext: bool = False,
     **bounds: int,
 ) -> AsyncioClient:
     """Return a client that connects to the first of `endpoints` that answers.
 
-    `trust` is a PEM file of authorities for `tls:` endpoints (default: the system's).
-    `client_settings` describes the other arguments. An asyncio loop must run. Raises
-    `ConfigurationError` if `trust` is not usable.
+    `trust`, `certificate` and `key` are PEM files for `tls:` endpoints: authorities (default: the
+    system's), and the client's certificate with its key. `client_settings` describes the other
+    arguments. An asyncio loop must run. Raises `ConfigurationError` if a file is not usable.
     """
     settings = client_settings(
         client_id=client_id,
         account=account,
         secret=secret,
+        token_file=token_file,
+        certificate=certificate,
         state=state,
         longest_wait=longest_wait,
         allow_cleartext=allow_cleartext,
         **bounds,
     )
-    if trust is not None:
-        make_tls_context(trust)
-    loop = AsyncioLoop(asyncio.get_running_loop(), trust)
+    files = TlsFiles(trust, certificate, key)
+    if not files.is_default:
+        make_tls_context(files)
+    loop = AsyncioLoop(asyncio.get_running_loop(), files)
     client = AsyncioClient(loop, endpoints or ("tcp:127.0.0.1:8765",), settings)
     client.start()
     return client

@@ -70,6 +70,7 @@ class ClientDriver:
                 endpoints=endpoints,
                 find_refusal=self._find_refusal,
                 make_hello=settings.make_hello,
+                credentials=settings.credentials,
                 attach=self._attach,
                 on_down=self._connection_down,
                 on_stopped=self._connection_stopped,

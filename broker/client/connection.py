@@ -12,6 +12,7 @@ import attrs
 from automat import TypeMachineBuilder
 from zope.interface import implementer
 
+from broker.client.login import ClientLogin, Credentials
 from broker.client.loop import Loop
 from broker.errors import (
     AuthenticationFailed,
@@ -30,7 +31,7 @@ from broker.errors import (
 from broker.transport.backoff import Backoff
 from broker.transport.socket import ISocketChannel, ISocketReceiver
 from broker.wire import messages
-from broker.wire.messages import Hello, Refuse, Welcome
+from broker.wire.messages import Challenge, Hello, Refuse, Welcome
 
 #: Errors that a retry can not fix.
 FATAL = (
@@ -63,7 +64,8 @@ class ConnectionMachine(Protocol):
 class Connection:
     loop: Loop
     endpoints: Sequence[str]
-    make_hello: Callable[[], Hello]
+    make_hello: Callable[[str], Hello]
+    """Returns the Hello with a credential."""
     attach: Callable[[ISocketChannel, Welcome], None]
     """From then on the channel belongs to the stack."""
     on_down: Callable[[BrokerError | None], None]
@@ -74,6 +76,7 @@ class Connection:
     """Its owner reports established sessions."""
     find_refusal: Callable[[ISocketChannel], BrokerError | None] = lambda _: None
     """Returns an error if a channel is not confidential enough for the client."""
+    credentials: Credentials = attrs.field(factory=Credentials)
     channel: ISocketChannel | None = None
     attempts: int = 0
     timer: Any = None
@@ -113,13 +116,19 @@ def _send_hello(
         refuse = machine.rejected if isinstance(refusal, FATAL) else machine.lost
         connection.timer = connection.loop.clock.callLater(0, refuse, refusal)
         return
-    channel.send([messages.encode(connection.make_hello())])
+    login = connection.credentials.begin_login(channel, connection.loop)
+    try:
+        hello = connection.make_hello(login.make_credential())
+    except BrokerError as error:
+        connection.timer = connection.loop.clock.callLater(0, machine.rejected, error)
+        return
+    channel.send([messages.encode(hello)])
     connection.timer = connection.loop.clock.callLater(
         HANDSHAKE_TIMEOUT,
         machine.lost,
         PeerSilent("the node did not answer the handshake; check that a node listens there"),
     )
-    channel.receiver = _HandshakeReceiver(machine, channel)
+    channel.receiver = _HandshakeReceiver(machine, channel, login)
 
 
 @_handshaking.upon(ConnectionMachine.welcomed).to(_attached)
@@ -198,17 +207,30 @@ def _drop(connection: Connection, error: BrokerError | None) -> None:
 
 @implementer(ISocketReceiver)
 class _HandshakeReceiver:
-    def __init__(self, machine: ConnectionMachine, channel: ISocketChannel) -> None:
+    def __init__(
+        self, machine: ConnectionMachine, channel: ISocketChannel, login: ClientLogin
+    ) -> None:
         self._machine: ConnectionMachine | None = machine
         self._channel = channel
+        self._login = login
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
         if self._machine is None:
             return
         try:
             answer = messages.decode(packets[0])
+            if isinstance(answer, Challenge):
+                if len(packets) > 1:
+                    raise ProtocolError("the node did not wait for the response to its challenge")
+                self._login.answer(answer, self._reject)
+                return
             if not isinstance(answer, Welcome | Refuse):
                 raise ProtocolError("the peer did not answer as a node; check the endpoint")
+            if isinstance(answer, Welcome):
+                self._login.check(answer)
+        except AuthenticationFailed as error:
+            self._reject(error)
+            return
         except BrokerError as error:
             self._release_machine().lost(error)
             return
@@ -217,6 +239,10 @@ class _HandshakeReceiver:
             self._pass_on(packets[1:])
             return
         refusal = from_wire(answer.error)
+        if isinstance(refusal, VersionMismatch) and self._login.has_credential:
+            refusal = VersionMismatch(
+                f"{refusal.text}: the node is too old for a login that keeps the secret here"
+            )
         if isinstance(refusal, FATAL):
             self._release_machine().rejected(refusal)
         else:
@@ -228,6 +254,10 @@ class _HandshakeReceiver:
 
     def writable_changed(self, writable: bool) -> None:
         """A Hello fills no buffer."""
+
+    def _reject(self, error: BrokerError) -> None:
+        if self._machine is not None:
+            self._release_machine().rejected(error)
 
     def _pass_on(self, packets: Sequence[bytes]) -> None:
         receiver = self._channel.receiver

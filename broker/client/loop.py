@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from broker.errors import BrokerError
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
 from broker.transport.socket.datagram_transport import IDatagramPort, OnDatagrams
+
+T = TypeVar("T")
 
 
 class Promise(Protocol):
@@ -45,6 +47,10 @@ class Loop(Protocol):
 
     def run_in_thread(self, call: Callable[[], None]) -> None:
         """Call a function that may block and raises nothing."""
+
+    def compute(self, call: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Call a function that may block and raises nothing; `done` gets its result in the
+        loop."""
 
     def open_port(self, host: str, on_datagrams: OnDatagrams) -> IDatagramPort:
         """Open a UDP port, of the address family of a peer. Raises OSError."""

@@ -13,6 +13,7 @@ import attrs
 from broker.client.attempts_file import AttemptsFile
 from broker.client.effects import ResumePoint
 from broker.client.incarnation import raise_incarnation
+from broker.client.login import Credentials
 from broker.client.positions_file import PositionsFile
 from broker.errors import CleartextForbidden
 from broker.event.event_id import next_incarnation
@@ -20,7 +21,7 @@ from broker.event.stream import check_client_id
 from broker.transport.backoff import Backoff
 from broker.transport.clock import wall_clock_ms
 from broker.transport.socket import ISocketChannel
-from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Hello
+from broker.wire.messages import LOGIN_VERSION, MAGIC, PROTOCOL_VERSIONS, Hello
 
 
 @attrs.frozen
@@ -28,8 +29,7 @@ class ClientSettings:
     client_id: str
     incarnation: int
     token: bytes = attrs.field(factory=lambda: os.urandom(16), repr=False)
-    account: str = ""
-    secret: str = attrs.field(default="", repr=False)
+    credentials: Credentials = attrs.field(factory=Credentials)
     outbox_events: int = 100_000
     outbox_bytes: int = 64 << 20
     window_bytes: int = 4 << 20
@@ -43,26 +43,28 @@ class ClientSettings:
     resume_points: Mapping[str, ResumePoint] = attrs.field(factory=dict)
     attempts: AttemptsFile | None = None
     allow_cleartext: bool = False
-    """Send the secret to another machine without encryption too."""
+    """Log in by secret at another machine without encryption too."""
 
     def find_refusal(self, channel: ISocketChannel) -> CleartextForbidden | None:
         """Return an error if the secret may not be sent on a channel."""
-        if channel.confidential or self.allow_cleartext or not self.secret:
+        if channel.confidential or self.allow_cleartext or not self.credentials.secret:
             return None
         return CleartextForbidden(
-            f"the connection to {channel.peer_description} is not encrypted: the secret is not "
-            "sent; use a tls: endpoint, or allow clear text"
+            f"the connection to {channel.peer_description} is not encrypted: no proof of the "
+            "secret is sent; use a tls: endpoint, or allow clear text"
         )
 
-    def make_hello(self) -> Hello:
+    def make_hello(self, credential: str) -> Hello:
+        # An earlier version would take the credential for a secret.
+        versions = (LOGIN_VERSION,) if credential else PROTOCOL_VERSIONS
         return Hello(
             magic=MAGIC,
-            versions=PROTOCOL_VERSIONS,
+            versions=versions,
             client_id=self.client_id,
             incarnation=self.incarnation,
             token=self.token,
-            account=self.account,
-            secret=self.secret,
+            account=self.credentials.account,
+            credential=credential,
         )
 
     def make_backoff(self) -> Backoff:
@@ -74,6 +76,8 @@ def client_settings(
     client_id: str = "",
     account: str = "",
     secret: str = "",
+    token_file: Path | None = None,
+    certificate: Path | None = None,
     state: Path | None = None,
     window_bytes: int = 4 << 20,
     outbox_events: int = 100_000,
@@ -83,11 +87,14 @@ def client_settings(
 ) -> ClientSettings:
     """Return the settings for one process of a client.
 
-    `client_id` defaults to the account's name, else to a random one. `state` is a folder for the
-    incarnation and durable positions: the next process resumes at any node, and the incarnation
-    rises even if the clock was set back. Without it the node may refuse a used incarnation
-    (`IncarnationRefused`). `longest_wait` bounds the seconds between two attempts to connect.
-    Without `allow_cleartext` a secret leaves this machine only over TLS (`CleartextForbidden`).
+    A login uses the `secret`, which stays in this process, else the token in `token_file`, else the
+    `certificate`. `client_id` defaults to the account's name, else to a random one. `state` is a
+    folder for the incarnation and durable positions: the next process resumes at any node, and the
+    incarnation rises even if the clock was set back. Without it the node may refuse a used
+    incarnation (`IncarnationRefused`). `longest_wait` bounds the seconds between two attempts to
+    connect.
+    Without `allow_cleartext` a secret is used over TLS only, or on this machine
+    (`CleartextForbidden`).
 
     Raises `ConfigurationError` if the folder is not usable.
     """
@@ -104,8 +111,7 @@ def client_settings(
     return ClientSettings(
         client_id=name,
         incarnation=incarnation,
-        account=account,
-        secret=secret,
+        credentials=Credentials(account, secret, token_file, certificate is not None),
         window_bytes=window_bytes,
         outbox_events=outbox_events,
         outbox_bytes=outbox_bytes,

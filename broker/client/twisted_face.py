@@ -9,11 +9,24 @@ from typing import Any, cast
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import HostnameEndpoint, clientFromString, wrapClientTLS
 from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClientEndpoint
-from twisted.internet.ssl import Certificate, optionsForClientTLS, trustRootFromCertificates
+from twisted.internet.ssl import (
+    Certificate,
+    PrivateCertificate,
+    optionsForClientTLS,
+    trustRootFromCertificates,
+)
+from twisted.internet.threads import deferToThreadPool
 from twisted.python.failure import Failure
 
-from broker.client.address import load_certificates, make_tls_context, parse_address
+from broker.client.address import (
+    NO_FILES,
+    TlsFiles,
+    load_certificates,
+    make_tls_context,
+    parse_address,
+)
 from broker.client.client import Client
+from broker.client.loop import T
 from broker.client.settings import client_settings
 from broker.errors import BrokerError, NotConnected
 from broker.transport.clock import IClock
@@ -53,10 +66,9 @@ class TwistedLoop:
 
     cancelled_error: type[BaseException] = CancelledError
 
-    def __init__(self, reactor: Any, trust: Path | None = None) -> None:
-        """`trust` is a PEM file of the accepted authorities."""
+    def __init__(self, reactor: Any, files: TlsFiles = NO_FILES) -> None:
         self._reactor = reactor
-        self._trust = trust
+        self._files = files
         self.clock: IClock = cast(IClock, IReactorTime(reactor))
 
     def make_promise(self) -> DeferredPromise:
@@ -71,6 +83,10 @@ class TwistedLoop:
     def run_in_thread(self, call: Callable[[], None]) -> None:
         """Run in the reactor's pool, which is joined when the reactor stops."""
         self._reactor.callInThread(call)
+
+    def compute(self, call: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Run in the reactor's pool."""
+        deferToThreadPool(self._reactor, self._reactor.getThreadPool(), call).addCallback(done)
 
     def open_port(self, host: str, on_datagrams: OnDatagrams) -> IDatagramPort:
         return DatagramSocket(self._reactor, open_datagram_socket(host), on_datagrams)
@@ -96,12 +112,24 @@ class TwistedLoop:
         return attempt.cancel
 
     def _endpoint(self, endpoint: str) -> IStreamClientEndpoint:
-        if self._trust is None or not endpoint.startswith("tls:"):
+        files = self._files
+        if files.is_default or not endpoint.startswith("tls:"):
             return cast(IStreamClientEndpoint, clientFromString(self._reactor, endpoint))
         # An endpoint string can name a folder of certificates, but not a file.
         _, host, port = parse_address(endpoint)
-        roots = [Certificate.loadPEM(text) for text in load_certificates(self._trust)]
-        options = optionsForClientTLS(host, trustRootFromCertificates(roots))
+        roots, own, chain = None, None, []
+        if files.trust is not None:
+            roots = trustRootFromCertificates(
+                map(Certificate.loadPEM, load_certificates(files.trust))
+            )
+        if files.certificate is not None:
+            certificate, *others = load_certificates(files.certificate)
+            key = (files.key or files.certificate).read_bytes()
+            own = PrivateCertificate.loadPEM(certificate + b"\n" + key)
+            chain = [Certificate.loadPEM(text).original for text in others]
+        options = optionsForClientTLS(
+            host, roots, own, extraCertificateOptions={"extraCertChain": chain} if chain else None
+        )
         return wrapClientTLS(options, HostnameEndpoint(self._reactor, host, port))
 
 
@@ -111,7 +139,10 @@ def connect(
     account: str = "",
     secret: str = "",
     state: Path | None = None,
+    token_file: Path | None = None,
     trust: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
     reactor: Any = None,
     longest_wait: float = 30.0,
     allow_cleartext: bool = False,
@@ -119,9 +150,9 @@ def connect(
 ) -> Client:
     """Return a client that connects to the first of `endpoints` that answers.
 
-    `trust` is a PEM file of authorities for `tls:` endpoints (default: the system's).
-    `client_settings` describes the other arguments. Raises `ConfigurationError` if `trust` is not
-    usable.
+    `trust`, `certificate` and `key` are PEM files for `tls:` endpoints: authorities (default: the
+    system's), and the client's certificate with its key. `client_settings` describes the other
+    arguments. Raises `ConfigurationError` if a file is not usable.
     """
     if reactor is None:
         from twisted.internet import reactor as installed
@@ -131,13 +162,16 @@ def connect(
         client_id=client_id,
         account=account,
         secret=secret,
+        token_file=token_file,
+        certificate=certificate,
         state=state,
         longest_wait=longest_wait,
         allow_cleartext=allow_cleartext,
         **bounds,
     )
-    if trust is not None:
-        make_tls_context(trust)
-    client = Client(TwistedLoop(reactor, trust), endpoints or ("tcp:127.0.0.1:8765",), settings)
+    files = TlsFiles(trust, certificate, key)
+    if not files.is_default:
+        make_tls_context(files)
+    client = Client(TwistedLoop(reactor, files), endpoints or ("tcp:127.0.0.1:8765",), settings)
     client.start()
     return client

@@ -37,14 +37,7 @@ class NodeCertificate:
         """Load two PEM files; `certificate` includes the private key. Raises
         `ConfigurationError`."""
         own = _read("network.certificate", certificate, PrivateCertificate.loadPEM)
-        roots = _read(
-            "network.authority",
-            authority,
-            lambda text: [
-                Certificate.loadPEM(each.public_bytes(Encoding.PEM))
-                for each in x509.load_pem_x509_certificates(text)
-            ],
-        )
+        roots = read_certificates("network.authority", authority)
         name = common_name(own.original)
         if name != node:
             raise ConfigurationError(
@@ -60,6 +53,18 @@ class NodeCertificate:
     def wrap_in_tls(self, factory: IProtocolFactory, *, dials: bool) -> IProtocolFactory:
         wrapped: IProtocolFactory = TLSMemoryBIOFactory(self._options, dials, factory)
         return wrapped
+
+
+def read_certificates(setting: str, path: Path) -> list[Certificate]:
+    """Return the certificates of a PEM file. Raises `ConfigurationError`."""
+    return _read(
+        setting,
+        path,
+        lambda text: [
+            Certificate.loadPEM(each.public_bytes(Encoding.PEM))
+            for each in x509.load_pem_x509_certificates(text)
+        ],
+    )
 
 
 def _read(setting: str, path: Path, load: Callable[[bytes], _T]) -> _T:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from broker.config.explain import explain
+from broker.config.faults import FaultSettings
 from broker.config.identity import AccountSettings
 from broker.config.limits import LimitSettings
 from broker.config.settings import (
-    FaultSettings,
     ListenSettings,
     LogSettings,
     MetricsSettings,

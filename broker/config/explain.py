@@ -11,9 +11,10 @@ from typing import Any
 
 import attrs
 
+from broker.config.faults import FaultSettings
 from broker.config.identity import AccountSettings
 from broker.config.setting import Setting, settings_of
-from broker.config.settings import SECTIONS, FaultSettings, StreamSettings
+from broker.config.settings import SECTIONS, StreamSettings
 from broker.config.stacks import StackInstance
 
 _EXAMPLES: tuple[tuple[str, type], ...] = (

@@ -12,8 +12,10 @@ from broker.config.endpoints import (
     is_loopback_endpoint,
     is_multicast_address,
 )
+from broker.config.faults import FaultSettings
+from broker.config.identity_rules import check_identity
 from broker.config.key_location import KeyPath, key_name
-from broker.config.settings import FaultSettings, Settings
+from broker.config.settings import Settings
 from broker.config.stacks import (
     DEFAULT_STACK,
     StackInstance,
@@ -30,6 +32,7 @@ from broker.transport.stacks import StackSettings, Transport, build_stack
 def find_contradictions(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
     """Yield the key at fault, and a sentence."""
     yield from _check_listeners(settings)
+    yield from check_identity(settings)
     yield from _check_network(settings)
     yield from _check_stacks(settings)
     yield from _check_event_room(settings)

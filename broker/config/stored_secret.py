@@ -1,55 +1,70 @@
-"""Notation of stored secrets: `scrypt$n$r$p$salt$digest`, salt and digest in base64.
+"""Notation of stored secrets.
 
-A configuration is checked without hashing.
+`SCRAM-SHA-256$100000:SALT$STORED:SERVER` is PostgreSQL's; for a key derived by scrypt it is
+`SCRAM-SHA-256$scrypt:N:R:P:SALT$STORED:SERVER`. Earlier versions wrote `scrypt$N$R$P$SALT$DIGEST`.
+Bytes are in base64. A configuration is checked without hashing.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Final
 
 import attrs
 
-#: Cheaper hashes of a stolen file could be searched for usual secrets.
-LEAST_N: Final = 2**14
-LEAST_R: Final = 8
-#: Bytes of scrypt (128 * n * r). More would let one line of a file use all memory.
-MAX_MEMORY: Final = 256 * 2**20
+from broker.scram.attributes import encode_base64
+from broker.scram.key_derivation import (
+    KEY_BYTES,
+    PBKDF2,
+    SCRYPT,
+    KeyDerivation,
+    decode_base64,
+    format_cost,
+    parse_cost,
+)
+from broker.scram.keys import ClientKeys, StoredKeys
+
+MECHANISM: Final = "SCRAM-SHA-256"
 
 
 @attrs.frozen
 class StoredSecret:
-    """Cost (`n`, `r`, `p`), salt and digest of scrypt."""
+    """Keys that check a secret, and the derivation that a client needs to prove it."""
 
-    n: int
-    r: int
-    p: int
-    salt: bytes = attrs.field(repr=False)
-    digest: bytes = attrs.field(repr=False)
+    derivation: KeyDerivation
+    keys: StoredKeys
+    is_digest: bool = attrs.field(default=False, eq=False)
+    """True for the earlier notation, whose digest is as good as the secret for a thief."""
 
     @classmethod
     def parse(cls, text: str) -> StoredSecret:
-        """The `ValueError` never shows the secret."""
+        """Raises `ValueError`, also for weak parameters; its text never shows the secret."""
         parts = text.split("$")
-        if len(parts) != 6 or parts[0] != "scrypt":
-            raise ValueError("it does not have the form scrypt$n$r$p$salt$digest")
-        try:
-            n, r, p = (int(part) for part in parts[1:4])
-            salt, digest = (base64.b64decode(part, validate=True) for part in parts[4:])
-        except (ValueError, binascii.Error):
-            raise ValueError("one of its parts is not a number or not base64") from None
-        if n < LEAST_N or r < LEAST_R:
-            raise ValueError(
-                f"its cost is too low: n is at least {LEAST_N}, and r {LEAST_R}; hash the secret "
-                "again with xmlbroker config --hash-secret"
+        if len(parts) == 6 and parts[0] == SCRYPT:
+            derivation = KeyDerivation(
+                SCRYPT, parse_cost(":".join(parts[1:4])), decode_base64(parts[4])
             )
-        if n & (n - 1) or not 1 <= p <= 16 or 128 * n * r > MAX_MEMORY:
-            raise ValueError("its cost is outside the range of scrypt or of this program")
-        if not 16 <= len(salt) <= 64 or not 16 <= len(digest) <= 64:
-            raise ValueError("its salt and digest must have 16 to 64 bytes each")
-        return cls(n, r, p, salt, digest)
+            digest = decode_base64(parts[5])
+            if not KEY_BYTES <= len(digest) <= 2 * KEY_BYTES:
+                raise ValueError("its digest must have 32 to 64 bytes")
+            # A longer output of scrypt begins with the shorter one.
+            keys = ClientKeys.from_salted(digest[:KEY_BYTES]).stored
+            return cls(derivation.check(), keys, True)
+        if len(parts) != 3 or parts[0] != MECHANISM:
+            raise ValueError(f"it does not have the form {MECHANISM}$ITERATIONS:SALT$STORED:SERVER")
+        *cost, salt = parts[1].split(":")
+        algorithm = cost.pop(0) if cost[:1] == [SCRYPT] else PBKDF2
+        stored_key, _, server_key = parts[2].partition(":")
+        derivation = KeyDerivation(algorithm, parse_cost(":".join(cost)), decode_base64(salt))
+        found = StoredKeys(decode_base64(stored_key), decode_base64(server_key))
+        if len(found.stored_key) != KEY_BYTES or len(found.server_key) != KEY_BYTES:
+            raise ValueError(f"its keys must have {KEY_BYTES} bytes each")
+        return cls(derivation.check(), found)
 
     def __str__(self) -> str:
-        salt, digest = (base64.b64encode(part).decode() for part in (self.salt, self.digest))
-        return f"scrypt${self.n}${self.r}${self.p}${salt}${digest}"
+        """Return the notation without a digest."""
+        of = self.derivation
+        cost = format_cost(of.cost)
+        keys = ":".join(map(encode_base64, (self.keys.stored_key, self.keys.server_key)))
+        if of.algorithm == SCRYPT:
+            cost = f"{SCRYPT}:{cost}"
+        return f"{MECHANISM}${cost}:{encode_base64(of.salt)}${keys}"

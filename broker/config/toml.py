@@ -13,13 +13,13 @@ from typing import Any, NoReturn
 import attrs
 
 from broker.config import value_kind
+from broker.config.faults import FaultSettings
 from broker.config.identity import AccountSettings
 from broker.config.key_location import KeyPath, Location, key_name, locate_keys
 from broker.config.rules import find_contradictions
 from broker.config.setting import BadElement, Setting, settings_of
 from broker.config.settings import (
     SECTIONS,
-    FaultSettings,
     Settings,
     StreamSettings,
 )

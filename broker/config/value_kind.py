@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 from broker.config.endpoints import check_endpoint, tcp_address
 from broker.config.setting import BadElement, ValueKind
-from broker.config.stored_secret import StoredSecret
 from broker.config.units import format_duration, format_size, parse_duration, parse_size
 from broker.errors import BadName
 from broker.event.envelope import SecurityLevel
@@ -352,12 +351,6 @@ CLEARANCE: Final = ValueKind(
     " or ".join(_quoted(level.value) for level in SecurityLevel),
     _text(_check_clearance),
     lambda level: _quoted(level.value),
-)
-SECRET: Final = ValueKind(
-    "the hash of a secret, scrypt$n$r$p$salt$digest",
-    _text(StoredSecret.parse),
-    lambda stored: _quoted(str(stored)),
-    secret=True,
 )
 
 

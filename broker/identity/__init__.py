@@ -5,12 +5,11 @@ from __future__ import annotations
 from broker.identity.accounts import Account, Accounts, accounts_by_name, identity_for
 from broker.identity.clearance import is_cleared
 from broker.identity.identity import Identity, anonymous_identity
-from broker.identity.interfaces import IAuthenticator, IIdentity
+from broker.identity.interfaces import Ask, IAuthenticator, IIdentity, Login, LoginOffer
 from broker.identity.login import (
     AccountsRealm,
     AnonymousAuthenticator,
     PortalAuthenticator,
-    SecretChecker,
     accounts_portal,
     authenticator_for,
 )
@@ -21,13 +20,15 @@ __all__ = [
     "Account",
     "Accounts",
     "AccountsRealm",
+    "Ask",
     "IAuthenticator",
     "IIdentity",
     "Identity",
+    "Login",
+    "LoginOffer",
     "AnonymousAuthenticator",
     "PortalAuthenticator",
     "Rights",
-    "SecretChecker",
     "accounts_by_name",
     "accounts_portal",
     "anonymous_identity",

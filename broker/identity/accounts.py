@@ -21,17 +21,21 @@ class Account:
     """In `client_ids` `*` stands for any or no characters."""
 
     name: str
-    secret: StoredSecret
+    secrets: tuple[StoredSecret, ...]
     client_ids: tuple[str, ...]
     rights: Rights
     clearance: SecurityLevel
     administer: bool
+    certificates: tuple[str, ...] = ()
+    """Names in certificates that log in to it."""
+    tokens: tuple[str, ...] = ()
+    """Issuer and subject of tokens that log in to it."""
 
     @classmethod
     def from_settings(cls, settings: AccountSettings) -> Account:
         return cls(
             name=settings.name,
-            secret=settings.secret,
+            secrets=settings.secret,
             client_ids=settings.client_ids,
             rights=Rights(
                 publish=settings.publish,
@@ -42,6 +46,8 @@ class Account:
             ),
             clearance=settings.clearance,
             administer=settings.administer,
+            certificates=settings.certificates,
+            tokens=settings.tokens,
         )
 
 
@@ -49,17 +55,26 @@ class Accounts:
     """The accounts of a node, which can be replaced while it runs."""
 
     def __init__(self, settings: Iterable[AccountSettings] = ()) -> None:
-        self._by_name = accounts_by_name(settings)
+        self.replace(accounts_by_name(settings))
 
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(self.by_name)
 
     def find(self, name: str) -> Account | None:
-        return self._by_name.get(name)
+        return self.by_name.get(name)
+
+    def find_by_certificate(self, name: str) -> Account | None:
+        return self._by_certificate.get(name)
+
+    def find_by_token(self, subject: str) -> Account | None:
+        return self._by_token.get(subject)
 
     def replace(self, by_name: Mapping[str, Account]) -> None:
         """Use these accounts for later logins; `accounts_by_name` makes them in any thread."""
-        self._by_name = by_name
+        self.by_name = by_name
+        each = by_name.values()
+        self._by_certificate = {name: one for one in each for name in one.certificates}
+        self._by_token = {subject: one for one in each for subject in one.tokens}
 
 
 def accounts_by_name(settings: Iterable[AccountSettings]) -> Mapping[str, Account]:

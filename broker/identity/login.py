@@ -3,77 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
 
 from twisted.cred.checkers import ICredentialsChecker
-from twisted.cred.credentials import IUsernamePassword, UsernamePassword
-from twisted.cred.error import LoginFailed, UnauthorizedLogin
+from twisted.cred.credentials import ICredentials, UsernamePassword
+from twisted.cred.error import LoginFailed, UnauthorizedLogin, UnhandledCredentials
 from twisted.cred.portal import IRealm, Portal
-from twisted.internet.defer import Deferred, DeferredSemaphore, fail, maybeDeferred
-from twisted.python.failure import Failure
+from twisted.internet.defer import Deferred, maybeDeferred
 from zope.interface import Interface, implementer
 
-from broker.errors import AuthenticationFailed, Overloaded
+from broker.config.identity import IdentitySettings
+from broker.config.settings import Settings
+from broker.errors import AuthenticationFailed, ProtocolError, VersionMismatch
 from broker.event.stream import check_client_id
 from broker.identity.accounts import Accounts, identity_for
+from broker.identity.checkers import (
+    REFUSAL,
+    CertificateChecker,
+    DeferToThread,
+    ProofChecker,
+    SecretChecker,
+    TokenChecker,
+)
+from broker.identity.credentials import BearerToken, ClientCertificate, SecretProof
 from broker.identity.identity import Identity, anonymous_identity
-from broker.identity.interfaces import IAuthenticator, IIdentity
-from broker.identity.secret import matches_secret, unmatchable_secret
-
-#: Runs a function in another thread, as Twisted's `deferToThread`.
-DeferToThread: TypeAlias = Callable[[Callable[[], bool]], "Deferred[bool]"]
-
-#: Each check uses a processor and 16 MiB.
-MAX_CONCURRENT_CHECKS: Final = 2
-#: Clients that wait for a check; one more gets `Overloaded`.
-MAX_WAITING_CHECKS: Final = 1000
-
-_REFUSAL: Final = "the account or its secret is wrong, or none was given"
-
-
-@implementer(ICredentialsChecker)
-class SecretChecker:
-    """Checks an account's secret.
-
-    A cancelled check that waits is dropped. One that runs keeps its slot until it ends. An unknown
-    account costs as much as a wrong secret, so timing does not reveal names.
-    """
-
-    credentialInterfaces = (IUsernamePassword,)
-
-    def __init__(self, accounts: Accounts, defer_to_thread: DeferToThread) -> None:
-        self._accounts = accounts
-        self._defer_to_thread = defer_to_thread
-        self._slots = DeferredSemaphore(MAX_CONCURRENT_CHECKS)
-        self._unmatchable = unmatchable_secret()
-
-    def requestAvatarId(self, credentials: UsernamePassword) -> Deferred[bytes | tuple[()]]:
-        """Fails with `UnauthorizedLogin` or `Overloaded`."""
-        name = credentials.username.decode("utf-8", "replace")
-        account = self._accounts.find(name)
-        stored = self._unmatchable if account is None else account.secret
-        secret = credentials.password
-        if len(self._slots.waiting) >= MAX_WAITING_CHECKS:
-            return fail(
-                Overloaded(f"{MAX_WAITING_CHECKS} clients wait for a login; try again later")
-            )
-
-        def answer(right: bool) -> bytes | tuple[()]:
-            if not right or account is None:
-                raise UnauthorizedLogin(_REFUSAL)
-            return account.name.encode()
-
-        def run(_: object) -> Deferred[bool]:
-            result: Deferred[bool] = Deferred()
-            running = self._defer_to_thread(lambda: matches_secret(secret, stored))
-            running.addBoth(self._free_slot).chainDeferred(result)
-            return result
-
-        return self._slots.acquire().addCallback(run).addCallback(answer)
-
-    def _free_slot(self, outcome: bool | Failure) -> bool | Failure:
-        self._slots.release()
-        return outcome
+from broker.identity.interfaces import (
+    Ask,
+    IAuthenticator,
+    IIdentity,
+    Login,
+    LoginOffer,
+)
+from broker.identity.secret_book import SecretBook, load_login_key
+from broker.identity.tokens import TokenVerifier
+from broker.scram import ClientFirst, NodeExchange
+from broker.scram.mechanism import CERTIFICATE, SCRAM, TOKEN
+from broker.transport.socket import ISocketChannel
 
 
 @implementer(IRealm)
@@ -101,44 +65,153 @@ class AccountsRealm:
 class PortalAuthenticator:
     """Authenticates by a portal."""
 
-    def __init__(self, portal: Portal) -> None:
+    def __init__(
+        self, portal: Portal, secrets: SecretBook, *, accept_sent_secrets: bool = False
+    ) -> None:
         self._portal = portal
+        self._secrets = secrets
+        self._accept_sent_secrets = accept_sent_secrets
 
-    def authenticate(
-        self, client_id: str, account: str | None, secret: bytes | None
-    ) -> Deferred[Identity]:
-        return maybeDeferred(self._log_in, client_id, account, secret)
+    def authenticate(self, offer: LoginOffer, ask: Ask) -> Deferred[Login]:
+        return Deferred.fromCoroutine(self._log_in(offer, ask))
 
-    async def _log_in(self, client_id: str, account: str | None, secret: bytes | None) -> Identity:
-        check_client_id(client_id)
-        if account is None or secret is None:
-            raise AuthenticationFailed(_REFUSAL)
-        credentials = UsernamePassword(account.encode("utf-8", "replace"), secret)
+    async def _log_in(self, offer: LoginOffer, ask: Ask) -> Login:
+        check_client_id(offer.client_id)
+        if offer.mechanism == SCRAM:
+            login = await self._log_in_by_proof(offer, ask)
+        elif offer.mechanism == CERTIFICATE:
+            login = await self._log_in_by_certificate(offer)
+        elif offer.mechanism == TOKEN:
+            login = await self._log_in_by_token(offer)
+        elif not offer.mechanism:
+            login = await self._log_in_by_sent_secret(offer)
+        else:
+            raise AuthenticationFailed(f"this node has no login by {offer.mechanism[:40]!r}")
+        if offer.account and offer.account != login.identity.account:
+            raise AuthenticationFailed(
+                f"the credential is for another account than {offer.account[:64]!r}"
+            )
+        return login
+
+    async def _log_in_by_proof(self, offer: LoginOffer, ask: Ask) -> Login:
+        """Challenge the client for each secret of the account, until one is right."""
+        first = ClientFirst.parse(offer.data)
+        if first.account != offer.account:
+            raise ProtocolError("the first message of a login names another account than Hello")
+        binding_data = _find_binding(first, offer)
+        for stored in self._secrets.find(first.account):
+            exchange = NodeExchange(first, binding_data)
+            response = await ask(exchange.challenge(stored.derivation))
+            proof = SecretProof(first.account, stored, exchange, response)
+            try:
+                identity = await self._enter(proof, offer)
+            except UnauthorizedLogin:
+                continue
+            return Login(identity, proof.final)
+        raise AuthenticationFailed(REFUSAL)
+
+    async def _log_in_by_certificate(self, offer: LoginOffer) -> Login:
+        certificate = offer.peer_certificate()
+        if certificate is None:
+            raise AuthenticationFailed(
+                "there is no certificate of the client: give one, and connect to an ssl endpoint "
+                "of a node with identity.client_authority"
+            )
+        credential = ClientCertificate(certificate)
+        identity = await self._enter(credential, offer)
+        return Login(identity, expires_at=credential.expires_at)
+
+    async def _log_in_by_token(self, offer: LoginOffer) -> Login:
+        _check_confidential(offer.channel, "a token")
+        token = BearerToken(offer.data)
         try:
-            _, identity, _ = await self._portal.login(credentials, client_id, IIdentity)
+            identity = await self._enter(token, offer)
+        except UnhandledCredentials:
+            raise AuthenticationFailed("this node takes no tokens") from None
+        return Login(identity, expires_at=token.expires_at)
+
+    async def _log_in_by_sent_secret(self, offer: LoginOffer) -> Login:
+        if not offer.account or offer.sent_secret is None:
+            raise AuthenticationFailed(REFUSAL)
+        if not self._accept_sent_secrets:
+            raise VersionMismatch(
+                "this node takes no secret over the connection: "
+                "the client must speak version 7 of the session protocol"
+            )
+        _check_confidential(offer.channel, "a secret")
+        name, secret = (
+            text.encode("utf-8", "replace") for text in (offer.account, offer.sent_secret)
+        )
+        try:
+            return Login(await self._enter(UsernamePassword(name, secret), offer))
         except LoginFailed:
-            raise AuthenticationFailed(_REFUSAL) from None
+            raise AuthenticationFailed(REFUSAL) from None
+
+    async def _enter(self, credential: ICredentials, offer: LoginOffer) -> Identity:
+        _, identity, _ = await self._portal.login(credential, offer.client_id, IIdentity)
         if not isinstance(identity, Identity):
             raise TypeError(f"the portal's realm returned {identity!r}, not an Identity")
         return identity
+
+
+def _check_confidential(channel: ISocketChannel, credential: str) -> None:
+    if not channel.confidential:
+        raise AuthenticationFailed(f"{credential} needs TLS, or a connection on this machine")
+
+
+def _find_binding(first: ClientFirst, offer: LoginOffer) -> bytes:
+    """Return the data of the channel binding. Raises `AuthenticationFailed`."""
+    if not offer.channel.secure:
+        if first.binding:
+            raise AuthenticationFailed(
+                "the client uses TLS, and the node does not: something between them ends it"
+            )
+        return b""
+    if not first.binding:
+        raise AuthenticationFailed("over TLS a login by secret needs a channel binding")
+    data = offer.binding_data(first.binding)
+    if data is None:
+        raise AuthenticationFailed(
+            f"the channel binding {first.binding[:40]!r} is not available on this connection"
+        )
+    return data
 
 
 @implementer(IAuthenticator)
 class AnonymousAuthenticator:
     """Accepts every client. Only for nodes that listen on loopback alone."""
 
-    def authenticate(
-        self, client_id: str, account: str | None, secret: bytes | None
-    ) -> Deferred[Identity]:
-        return maybeDeferred(anonymous_identity, client_id)
+    def authenticate(self, offer: LoginOffer, ask: Ask) -> Deferred[Login]:
+        return maybeDeferred(lambda: Login(anonymous_identity(offer.client_id)))
 
 
-def accounts_portal(accounts: Accounts, defer_to_thread: DeferToThread) -> Portal:
-    return Portal(AccountsRealm(accounts), [SecretChecker(accounts, defer_to_thread)])
+def accounts_portal(
+    accounts: Accounts,
+    secrets: SecretBook,
+    settings: IdentitySettings,
+    defer_to_thread: DeferToThread,
+) -> Portal:
+    """Raises `ConfigurationError` for an unusable file of `settings`."""
+    checkers: list[ICredentialsChecker] = [
+        ProofChecker(accounts, secrets),
+        SecretChecker(accounts, secrets, defer_to_thread),
+        CertificateChecker(accounts),
+    ]
+    if settings.token_keys is not None:
+        checkers.append(TokenChecker(accounts, TokenVerifier(settings)))
+    return Portal(AccountsRealm(accounts), checkers)
 
 
-def authenticator_for(accounts: Accounts, defer_to_thread: DeferToThread) -> IAuthenticator:
-    """Return a node's authenticator; without accounts at the start it accepts every client."""
+def authenticator_for(
+    accounts: Accounts, settings: Settings, defer_to_thread: DeferToThread
+) -> IAuthenticator:
+    """Return a node's authenticator; without accounts at the start it accepts every client.
+
+    The key for false salts is in the data folder. Raises `ConfigurationError`.
+    """
     if not accounts:
         return AnonymousAuthenticator()
-    return PortalAuthenticator(accounts_portal(accounts, defer_to_thread))
+    secrets = SecretBook(accounts, load_login_key(settings.node.data))
+    portal = accounts_portal(accounts, secrets, settings.identity, defer_to_thread)
+    accept = settings.identity.accept_sent_secrets
+    return PortalAuthenticator(portal, secrets, accept_sent_secrets=accept)

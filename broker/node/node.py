@@ -253,10 +253,13 @@ class Node:
         return SessionAcceptor(
             node_name=self.settings.node.name,
             address=self._find_address,
-            authenticator=authenticator_for(self.accounts, self._threads.run_in_pool),
+            authenticator=authenticator_for(
+                self.accounts, self.settings, self._threads.run_in_pool
+            ),
             event_log=self.event_log,
             incarnations=Incarnations(self.event_log, self._wall_clock),
             clock=self._reactor,
+            wall_clock=self._wall_clock,
             limits=SessionLimits.from_settings(limits, ENVELOPE_BYTES),
             limit_registry=self.limit_registry,
             audit=self.audit,

@@ -24,6 +24,7 @@ from broker.config import Settings
 from broker.config.exposure import find_exposures
 from broker.errors import BrokerError
 from broker.node.child_processes import ChildProcesses, build_child_processes
+from broker.node.client_certificates import VerifyingReactor
 from broker.node.descriptors import reserve_descriptors
 from broker.node.garbage_collection import configure_garbage_collector
 from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
@@ -130,11 +131,11 @@ class NodeService(Service):
         )
 
     def _listening_reactor(self, node: Node) -> Any:
-        """Return the reactor of client endpoints, which may be behind proxies."""
+        """Return the reactor of client endpoints, which may be behind proxies, and may verify
+        clients' certificates."""
         settings, handshakes = self._settings, node.acceptor.handshakes
         networks = [ip_network(each) for each in settings.listen.proxies]
-        if not networks:
-            return self._reactor
+        authority = settings.identity.client_authority
 
         def refused(address: str, error: BrokerError) -> None:
             handshakes.count_refusal(address.rpartition(":")[0], f"proxy {address}", error)
@@ -143,7 +144,8 @@ class NodeService(Service):
             timeout = settings.limits.handshake_timeout
             return ProxyHeaderFactory(factory, networks, timeout, refused)
 
-        return HeaderReactor(self._reactor, wrap)
+        reactor = HeaderReactor(self._reactor, wrap) if networks else self._reactor
+        return reactor if authority is None else VerifyingReactor(reactor, authority)
 
     def _reserve_descriptors(self, node: Node) -> None:
         handshakes, limits = node.acceptor.handshakes, self._settings.limits

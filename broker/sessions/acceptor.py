@@ -26,18 +26,20 @@ from broker.errors import (
     TooManySessions,
     VersionMismatch,
 )
-from broker.identity import IAuthenticator, Identity
+from broker.identity import IAuthenticator, Identity, Login, LoginOffer
 from broker.limit_registry import LimitRegistry
 from broker.log.event_log import EventLog
+from broker.scram.mechanism import parse_credential
 from broker.sessions.handshakes import ClientHandshakes, Handshake, HandshakeLimits
 from broker.sessions.incarnations import Incarnations
+from broker.sessions.login_expiries import LoginExpiries
 from broker.sessions.session import Session
 from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
 from broker.transport.socket import ISocketChannel
 from broker.transport.view import LinkState
 from broker.wire import messages
-from broker.wire.messages import PROTOCOL_VERSIONS, Hello, Welcome
+from broker.wire.messages import LOGIN_VERSION, PROTOCOL_VERSIONS, Hello, Welcome
 
 TOKEN_BYTES = 16
 
@@ -87,6 +89,7 @@ class SessionAcceptor:
         event_log: EventLog,
         incarnations: Incarnations,
         clock: IClock,
+        wall_clock: Callable[[], int],
         limits: SessionLimits,
         limit_registry: LimitRegistry,
         audit: IAuditLog,
@@ -103,6 +106,7 @@ class SessionAcceptor:
         self._sessions: dict[tuple[str, int, bytes], Session] = {}
         self._by_client: dict[str, Session] = {}
         self._leases: dict[Session, Any] = {}
+        self._expiries = LoginExpiries(clock, wall_clock)
         self.handshakes = ClientHandshakes(
             clock,
             lambda: self.limits.handshakes,
@@ -150,30 +154,34 @@ class SessionAcceptor:
             )
         if len(hello.token) != TOKEN_BYTES or not 0 < hello.incarnation < 1 << 63:
             raise ProtocolError("a session token has 16 bytes, an incarnation is 1 to 2**63 - 1")
-        secret = hello.secret.encode() if hello.account else None
-        identity: Deferred[Identity] = self._authenticator.authenticate(
-            hello.client_id, hello.account or None, secret
-        )
-        identity.addCallback(self._wait_for_previous, hello)
-        return identity.addCallback(self._attach_connection, handshake, hello, version)
+        offer = LoginOffer(hello.client_id, handshake.channel, hello.account)
+        if version >= LOGIN_VERSION:
+            mechanism, data = parse_credential(hello.credential)
+            offer = attrs.evolve(offer, mechanism=mechanism, data=data)
+        elif hello.account:
+            offer = attrs.evolve(offer, sent_secret=hello.credential)
+        login: Deferred[Login] = self._authenticator.authenticate(offer, handshake.ask)
+        login.addCallback(self._wait_for_previous, hello)
+        return login.addCallback(self._attach_connection, handshake, hello, version)
 
-    def _wait_for_previous(self, identity: Identity, hello: Hello) -> Identity | Deferred[Identity]:
+    def _wait_for_previous(self, login: Login, hello: Hello) -> Login | Deferred[Login]:
         """Wait for one turn of the reactor if the Hello ends the session of an earlier process,
         whose socket may hold its last positions."""
-        previous = self._by_client.get(identity.client_id)
+        previous = self._by_client.get(login.identity.client_id)
         if previous is None or previous.token == hello.token:
-            return identity
-        return sleep(self._clock).addCallback(lambda _: identity)
+            return login
+        return sleep(self._clock).addCallback(lambda _: login)
 
     def _attach_connection(
-        self, identity: Identity, handshake: Handshake, hello: Hello, version: int
+        self, login: Login, handshake: Handshake, hello: Hello, version: int
     ) -> None:
         if handshake.is_closed:
             return
-        channel = handshake.channel
+        channel, identity = handshake.channel, login.identity
         if not channel.confidential:
             identity = identity.limited_to_cleartext()
         session = self._find_or_create_session(identity, hello)
+        self._expiries.arm(session, login.expires_at)
         session.peer = channel.peer_description
         session.version = version
         channel.send(
@@ -186,6 +194,7 @@ class SessionAcceptor:
                         max_event_bytes=self.limits.max_event_bytes,
                         max_frame_bytes=self.limits.max_frame_bytes,
                         address=self._address(),
+                        proof=login.proof,
                     )
                 )
             ]
@@ -274,6 +283,7 @@ class SessionAcceptor:
         lease = self._leases.pop(session, None)
         if lease is not None:
             lease.cancel()
+        self._expiries.arm(session, None)
         key = (session.identity.client_id, session.incarnation, session.token)
         self._sessions.pop(key, None)
         if self._by_client.get(session.identity.client_id) is session:

@@ -37,10 +37,10 @@ from broker.transport.socket import ISocketChannel, ISocketReceiver
 from broker.transport.socket.closing import ClosingChannels
 from broker.transport.socket.contract import peer_host
 from broker.wire import messages
-from broker.wire.messages import MAGIC, Hello, Refuse
+from broker.wire.messages import MAGIC, Challenge, Hello, Refuse, Response
 
 #: Bound of the memory before the handshake.
-MAX_HANDSHAKE_BYTES: Final = 4096
+MAX_HANDSHAKE_BYTES: Final = 8192
 
 
 @attrs.frozen
@@ -186,6 +186,7 @@ class Handshake:
         self.is_closed = False
         self._has_hello = False
         self._login: Deferred[None] | None = None
+        self._response: Deferred[bytes] | None = None
         self._timeout = owner.clock.callLater(
             owner.limits().handshake_timeout,
             lambda: self.refuse(PeerSilent("no handshake arrived in time")),
@@ -197,8 +198,12 @@ class Handshake:
         self.channel.receiver = self
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
-        if self._has_hello or len(packets) != 1:
+        response, self._response = self._response, None
+        if (self._has_hello and response is None) or len(packets) != 1:
             self.refuse(ProtocolError("a client must wait for Welcome"))
+            return
+        if response is not None:
+            self._take_response(response, packets[0])
             return
         # The channel is read on, since its end cancels the login.
         self._has_hello = True
@@ -213,6 +218,22 @@ class Handshake:
             self.refuse(error)
             return
         self._login.addCallbacks(lambda _: self._end_opened(), self._refuse_failure)
+
+    def ask(self, challenge: bytes) -> Deferred[bytes]:
+        """Send a challenge of the login; return the client's response."""
+        self._response = Deferred()
+        self.channel.send([messages.encode(Challenge(challenge))])
+        return self._response
+
+    def _take_response(self, response: Deferred[bytes], packet: bytes) -> None:
+        try:
+            message = messages.decode(packet)
+            if not isinstance(message, Response):
+                raise ProtocolError("a client answers a challenge with a response")
+        except BrokerError as error:
+            self.refuse(error)
+            return
+        response.callback(message.data)
 
     def _check_delay(self) -> None:
         owner = self._owner

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from broker.client.client import Client
+from broker.client.login import Credentials
 from broker.client.settings import ClientSettings
 from broker.testing.datagram_network import DatagramNetwork
 from broker.testing.killable import KillableClock, KillableLoop
@@ -27,7 +28,14 @@ class SimulatedClients:
         self._clocks: dict[Client, KillableClock] = {}
 
     def start(
-        self, client_id: str, endpoints: Sequence[str], *, incarnation: int = 1, **settings: Any
+        self,
+        client_id: str,
+        endpoints: Sequence[str],
+        *,
+        incarnation: int = 1,
+        account: str = "",
+        secret: str = "",
+        **settings: Any,
     ) -> Client:
         """Start a process, which connects in the background."""
         own = ClientSettings(
@@ -35,6 +43,7 @@ class SimulatedClients:
             incarnation=incarnation,
             wall_clock=self._time.wall_clock,
             random=Random(self._time.random.random()),
+            credentials=Credentials(account, secret),
             **{"longest_wait": 2.0, **settings},
         )
         clock = KillableClock(self._time.clock)

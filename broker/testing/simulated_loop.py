@@ -10,6 +10,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from broker.client.client import Client
+from broker.client.loop import T
 from broker.client.settings import ClientSettings
 from broker.client.twisted_face import DeferredPromise, run_with_timeout
 from broker.errors import BrokerError, NotConnected
@@ -45,6 +46,10 @@ class SimulatedLoop:
     def run_in_thread(self, call: Callable[[], None]) -> None:
         """Disk access takes no virtual time."""
         call()
+
+    def compute(self, call: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Computing takes no virtual time."""
+        self.clock.callLater(0.0, done, call())
 
     def open_port(self, host: str, on_datagrams: OnDatagrams) -> IDatagramPort:
         assert self._datagrams is not None, "this simulation has no datagrams"

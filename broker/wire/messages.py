@@ -25,12 +25,14 @@ from broker.wire.site_notice import (
 )
 
 #: Version 2 adds stream times, version 3 queue policies, version 4 order entries
-#: and notices about sites, version 5 `MessagesCovered`, version 6 `Hold` and `HeldBack`.
-PROTOCOL_VERSIONS = (1, 2, 3, 4, 5, 6)
+#: and notices about sites, version 5 `MessagesCovered`, version 6 `Hold` and `HeldBack`, version 7
+#: logins that do not send the secret.
+PROTOCOL_VERSIONS = (1, 2, 3, 4, 5, 6, 7)
 QUEUE_POLICY_VERSION = 3
 ORDER_VERSION = 4
 COVERAGE_VERSION = 5
 HOLD_VERSION = 6
+LOGIN_VERSION = 7
 #: Bytes of DELIVER before the first `Credit`.
 INITIAL_CREDIT = 1 << 20
 MAGIC = "xmlbroker"
@@ -50,7 +52,8 @@ class Hello(Message, frozen=True):
     token: bytes
     """16 random bytes that identify this session: a client with them may resume it."""
     account: str
-    secret: str
+    credential: str
+    """Empty, or version 7: mechanism, a space, and its data; before: the secret itself."""
 
     def __repr__(self) -> str:
         return f"Hello({self.client_id!r}, {self.incarnation}, {self.account!r})"
@@ -68,6 +71,24 @@ class Welcome(Message, frozen=True):
     max_frame_bytes: Count
     address: Address
     """Address of the node (cluster path and name); the name alone without a network."""
+    proof: bytes = b""
+    """After a login by secret: the node's proof that it has the account."""
+
+
+class Challenge(Message, frozen=True):
+    """Node: part of a login, before Welcome."""
+
+    kind = 0x05
+
+    data: bytes
+
+
+class Response(Message, frozen=True):
+    """Client: answers a challenge."""
+
+    kind = 0x06
+
+    data: bytes
 
 
 class Refuse(Message, frozen=True):
@@ -314,7 +335,19 @@ DELIVER = 0x28
 
 
 CODEC: Final = Codec[Message](
-    *(Hello, Welcome, Refuse, Goodbye, Published, NotPublished, Subscribe, Subscribed, Flowing),
+    *(
+        Hello,
+        Challenge,
+        Response,
+        Welcome,
+        Refuse,
+        Goodbye,
+        Published,
+        NotPublished,
+        Subscribe,
+        Subscribed,
+        Flowing,
+    ),
     *(Unsubscribe, Ended, Acknowledge, Progress, Gap, Credit, TypeChanged, Ask, Answer),
     *(StatusChanged, MessagesMissing, MessagesMoved, MessagesCovered, Hold, HeldBack),
 )
@@ -322,7 +355,7 @@ _encode = CODEC.encode
 
 
 def encode(message: Message, version: int = PROTOCOL_VERSIONS[-1]) -> bytes:
-    """Omit fields that `version` does not have, and an empty queue policy.
+    """Omit fields that `version` does not have, an empty queue policy, and an empty proof.
 
     Raises `VersionMismatch` for a queue policy that `version` does not have.
     """
@@ -330,6 +363,8 @@ def encode(message: Message, version: int = PROTOCOL_VERSIONS[-1]) -> bytes:
         if message.queue:
             raise VersionMismatch(f"the node is too old for the queue policy {message.queue[:80]}")
         return CODEC.encode_first(message, len(message.__struct_fields__) - (2 - (version > 1)))
+    if isinstance(message, Welcome) and not message.proof:
+        return CODEC.encode_first(message, len(message.__struct_fields__) - 1)
     if version == 1 and isinstance(message, Progress):
         return CODEC.encode_first(message, len(message.__struct_fields__) - 1)
     return _encode(message)

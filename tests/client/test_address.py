@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.address import load_certificates, make_tls_context, parse_address
+from broker.client.address import (
+    NO_FILES,
+    TlsFiles,
+    load_certificates,
+    make_tls_context,
+    parse_address,
+)
 from broker.errors import ConfigurationError
 
 
@@ -32,7 +38,7 @@ def test_an_invalid_endpoint_is_refused_with_the_expected_form(endpoint: str) ->
 
 
 def test_without_trust_the_systems_authorities_apply() -> None:
-    assert make_tls_context(None).verify_mode is ssl.CERT_REQUIRED
+    assert make_tls_context(NO_FILES).verify_mode is ssl.CERT_REQUIRED
 
 
 def test_certificates_are_found_between_other_lines(tmp_path: Path) -> None:
@@ -50,4 +56,4 @@ def test_a_file_without_certificates_is_named_in_the_error(
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(ConfigurationError, match="roots.pem"):
-        make_tls_context(file)
+        make_tls_context(TlsFiles(file))

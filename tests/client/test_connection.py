@@ -56,7 +56,7 @@ class World:
             Connection(
                 loop=cast(Any, self),
                 endpoints=endpoints or ("one",),
-                make_hello=lambda: HELLO,
+                make_hello=lambda credential: HELLO,
                 attach=self._attach,
                 on_down=self.downs.append,
                 on_stopped=self.stops.append,

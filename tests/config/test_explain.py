@@ -7,11 +7,11 @@ import attrs
 import pytest
 
 from broker.config import defaults, explain, load_text
+from broker.config.faults import FaultSettings
 from broker.config.identity import AccountSettings
 from broker.config.setting import settings_of
 from broker.config.settings import (
     SECTIONS,
-    FaultSettings,
     Settings,
     StreamSettings,
 )
@@ -48,7 +48,7 @@ def test_every_key_is_explained_with_its_meaning_its_values_and_a_value(
 
 def test_the_settings_that_are_off_can_be_taken_into_use() -> None:
     text = re.sub(r"^#(?=\S)", "", explain(), flags=re.MULTILINE)
-    text = text.replace("SALT$DIGEST", "A" * 24 + "$" + "A" * 24)
+    text = text.replace("SALT$STORED:SERVER", "A" * 24 + ("$" + "A" * 43 + "=:" + "A" * 43 + "="))
     settings = load_text(text, "explained")
     assert settings.node.name == "node-HOST"
     assert [each.pattern.text for each in settings.streams] == ["asdi.>"]

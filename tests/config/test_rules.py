@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from broker.errors import ConfigurationError
 from broker.transport.stacks import Transport
 from plugins.mspaces.stack import MspacesStack
 
-ACCOUNT = '[accounts.alice]\nsecret = "scrypt$16384$8$1$' + "A" * 24 + "$" + "A" * 24 + '"\n'
+ACCOUNT = '[accounts.alice]\nsecret = "scrypt$16384$8$1$' + "A" * 24 + "$" + "A" * 43 + "=" + '"\n'
 
 
 def test_without_accounts_an_open_endpoint_is_refused_at_its_line() -> None:
@@ -212,3 +213,48 @@ def test_haproxy_endpoints_are_refused_since_anyone_could_send_a_header() -> Non
     endpoint = "haproxy:tcp:port=8765:interface=127.0.0.1"
     with pytest.raises(ConfigurationError, match="name the proxies in listen.proxies"):
         load_text(f'[listen]\nendpoints = ["{endpoint}"]\n{ACCOUNT}', "node.toml")
+
+
+TOKENS = (
+    '[identity]\ntoken_keys = "keys.json"\ntoken_issuer = "https://a"\ntoken_audience = "here"\n'
+)
+AUTHORITY = (
+    '[listen]\nendpoints = ["ssl:8765:interface=127.0.0.1"]\n'
+    '[identity]\nclient_authority = "authority.pem"\n'
+)
+
+
+def test_credentials_need_their_settings() -> None:
+    certified = load_text(
+        f'{AUTHORITY}[accounts.a]\ncertificates = ["O=Org,CN=a", "DNS:A.example", "URI:x:y"]', ""
+    )
+    assert certified.accounts[0].certificates == ("O=Org,CN=a", "dns:a.example", "URI:x:y")
+    assert load_text(f'{TOKENS}[accounts.a]\ntokens = ["https://a|me"]', "").accounts[0].tokens
+    for text, reason in (
+        ("[accounts.a]", "accounts.a.secret is missing, or certificates, or tokens"),
+        ('[accounts.a]\ncertificates = ["CN=a"]', "needs identity.client_authority"),
+        ('[accounts.a]\ntokens = ["https://a|me"]', "needs identity.token_keys"),
+        ('[identity]\ntoken_issuer = "https://a"', "identity.token_keys is missing"),
+        ('[identity]\nclient_authority = "a.pem"', "needs an endpoint of the kind ssl"),
+        (f'{TOKENS}[accounts.a]\ntokens = ["https://b|me"]', "has the issuer 'https://b'"),
+        (f'{TOKENS}[accounts.a]\ntokens = ["me"]', "an issuer and a subject"),
+        (f'{AUTHORITY}[accounts.a]\ncertificates = ["a"]', "a subject such as"),
+        (
+            f'{AUTHORITY}[accounts.a]\ncertificates = ["CN=a"]\n'
+            '[accounts.b]\ncertificates = ["CN=a"]',
+            "which account 'a' has too",
+        ),
+    ):
+        with pytest.raises(ConfigurationError, match=re.escape(reason)):
+            load_text(text, "node.toml")
+
+
+def test_at_most_four_secrets_are_valid_at_a_time() -> None:
+    secret = ACCOUNT.split('"')[1]
+    for count in (1, 4):
+        (account,) = load_text(f"[accounts.a]\nsecret = {[secret] * count}", "").accounts
+        assert len(account.secret) == count
+    for value in ([secret] * 5, [], [secret, "hunter2"], [secret, 1], 1):
+        with pytest.raises(ConfigurationError) as refused:
+            load_text(f"[accounts.a]\nsecret = {value}", "node.toml")
+        assert "hunter2" not in refused.value.text and secret not in refused.value.text

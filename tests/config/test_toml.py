@@ -13,7 +13,7 @@ from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
 from plugins.mspaces.settings import MspacesSettings
 
-SECRET = "scrypt$16384$8$1$" + "A" * 24 + "$" + "A" * 24
+SECRET = "SCRAM-SHA-256$100000:" + "A" * 24 + ("$" + "A" * 43 + "=:" + "A" * 43 + "=")
 EVERYTHING = f"""
 [node]
 name = "zbw-1"
@@ -50,7 +50,7 @@ acknowledge = "node"
 window_bytes = "1MiB"
 
 [accounts.alice]
-secret = "{SECRET}"
+secret = ["{SECRET}", "{SECRET}"]
 client_ids = ["alice", "alice-*"]
 publish = ["asdi.>"]
 subscribe = ["asdi.*.kzbw"]
@@ -161,7 +161,7 @@ def test_an_instance_of_the_default_transport_has_own_links_if_they_have_a_setti
 
 def test_accounts_are_read_with_their_rights() -> None:
     alice, bob = load_text(EVERYTHING, "node.toml").accounts
-    assert (alice.name, str(alice.secret)) == ("alice", SECRET)
+    assert (alice.name, *map(str, alice.secret)) == ("alice", SECRET, SECRET)
     assert alice.client_ids == ("alice", "alice-*")
     assert alice.publish == (StreamPattern.parse("asdi.>"),)
     assert alice.subscribe == (StreamPattern.parse("asdi.*.kzbw"),)

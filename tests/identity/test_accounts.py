@@ -15,7 +15,7 @@ from broker.identity.client_ids import matches_client_id
 
 TEXT = """
 [accounts.zbw]
-secret = "scrypt$16384$8$1$AAAAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAA"
+secret = "scrypt$16384$8$1$AAAAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 client_ids = ["zbw", "zbw-*"]
 publish = ["asdi.zbw.>"]
 clearance = "high"

@@ -100,7 +100,7 @@ def hello(account: str) -> bytes:
             incarnation=1,
             token=bytes(16),
             account=account,
-            secret="guess",
+            credential="guess",
         )
     )
 

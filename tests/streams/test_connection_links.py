@@ -11,7 +11,7 @@ import pytest
 from zope.interface import implementer
 
 from broker.config import Settings
-from broker.config.settings import FaultSettings
+from broker.config.faults import FaultSettings
 from broker.errors import Overloaded
 from broker.streams import connection_links
 from broker.transport.effects import Effect, SendDown

@@ -8,16 +8,22 @@ import struct
 import time
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from broker.errors import BrokerError, from_wire
+from broker.scram import ClientExchange, ClientKeys
+from broker.scram.mechanism import SCRAM, format_credential
 from broker.transport.p2p import wire
 from broker.wire import messages
 from broker.wire.codec import Message
 from broker.wire.messages import (
     MAGIC,
     PROTOCOL_VERSIONS,
+    Challenge,
     Flowing,
     Hello,
     Refuse,
+    Response,
     Subscribe,
     Welcome,
 )
@@ -37,7 +43,7 @@ def hello(client_id: str, incarnation: int = 0, token: bytes = b"", secret: str 
         incarnation=incarnation or time.time_ns() // 1000,
         token=token or os.urandom(16),
         account=client_id if secret else "",
-        secret=secret,
+        credential=secret,
     )
 
 
@@ -59,8 +65,16 @@ class RawSession:
     async def open(cls, port: int, client_id: str, secret: str = "") -> RawSession:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         message = hello(client_id, secret=secret)
+        exchange = ClientExchange(client_id)
+        if secret:
+            message = replace(message, credential=format_credential(SCRAM, exchange.first))
         writer.write(frame(messages.encode(message)))
         welcome = messages.decode(await read_frame(reader))
+        if isinstance(welcome, Challenge):
+            derivation = exchange.read_challenge(welcome.data)
+            keys = ClientKeys.from_salted(derivation.derive(secret.encode()))
+            writer.write(frame(messages.encode(Response(exchange.respond(keys)))))
+            welcome = messages.decode(await read_frame(reader))
         assert isinstance(welcome, Welcome), welcome
         session = cls(reader, writer)
         node_resume = wire.decode_resume(wire.decode_packet(await read_frame(reader))[1])

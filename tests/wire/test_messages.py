@@ -52,6 +52,9 @@ from broker.wire.site_notice import (
 ERROR = BadQuery("an operand is missing", line=1, column=4).to_wire()
 EXAMPLES: list[Message] = [
     Hello(MAGIC, (1, 2), "alice", 7, b"t" * 16, "account", "secret"),
+    messages.Challenge(b"r=nonce,s=salt,i=100000"),
+    messages.Response(b"c=biws,r=nonce,p=proof"),
+    Welcome(7, "node", "origin", 1 << 20, 16 << 20, "alps.c1/node", b"v=proof"),
     Welcome(1, "node", "origin", 1 << 20, 16 << 20, "alps.c1/node"),
     Refuse(ERROR),
     messages.Goodbye(),

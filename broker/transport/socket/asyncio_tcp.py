@@ -36,6 +36,19 @@ class AsyncioSocketChannel(StreamChannel, asyncio.Protocol):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._connected(stream.writelines)
 
+    @property
+    def binding_kind(self) -> str:
+        return "tls-server-end-point" if self.secure else ""
+
+    def binding_data(self, kind: str) -> bytes | None:
+        if self._transport is None or not self.secure or kind != self.binding_kind:
+            return None
+        certificate = self._transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        # Clients without TLS do not need its library.
+        from broker.transport.socket.tls_binding import end_point_data
+
+        return end_point_data(certificate)
+
     data_received = StreamChannel._received
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -86,6 +86,21 @@ class ISocketChannel(Interface):
         """Continue to read."""
 
 
+class ITlsChannel(ISocketChannel):
+    """A channel whose transport may be TLS."""
+
+    binding_kind: str = Attribute(
+        "the channel binding of TLS that this end proposes as a client; empty without TLS"
+    )
+
+    def binding_data(kind: str) -> bytes | None:
+        """Return the data of a channel binding, which only the two ends share, once packets have
+        come; None if the connection has none of this kind."""
+
+    def peer_certificate() -> bytes | None:
+        """Return the peer's certificate in DER, once packets have come, if TLS has verified one."""
+
+
 class IDatagramChannel(ISocketChannel):
     """Raw datagrams to and from one address.
 

@@ -8,11 +8,16 @@ from collections.abc import Callable, Sequence
 from zope.interface import implementer
 
 from broker.errors import BrokerError, NotConnected, ProtocolError
-from broker.transport.socket.contract import IPartialPacketReceiver, ISocketChannel, ISocketReceiver
+from broker.transport.socket.contract import (
+    IPartialPacketReceiver,
+    ISocketChannel,
+    ISocketReceiver,
+    ITlsChannel,
+)
 from broker.transport.socket.framing import FrameDecoder, encode_frames
 
 
-@implementer(ISocketChannel)
+@implementer(ITlsChannel)
 class StreamChannel(ABC):
     """The base of socket channels over byte streams, for any event loop.
 
@@ -36,6 +41,16 @@ class StreamChannel(ABC):
     @property
     def certified_name(self) -> str:
         return ""
+
+    @property
+    def binding_kind(self) -> str:
+        return ""
+
+    def binding_data(self, kind: str) -> bytes | None:
+        return None
+
+    def peer_certificate(self) -> bytes | None:
+        return None
 
     @property
     def receiver(self) -> ISocketReceiver | None:

@@ -22,6 +22,7 @@ from zope.interface import implementer
 from broker.transport.socket.contract import DEFAULT_MAX_FRAME, ISocketChannel
 from broker.transport.socket.loopback import is_loopback_host
 from broker.transport.socket.stream import StreamChannel
+from broker.transport.socket.tls_binding import EXPORTER, der_of, server_binding
 
 
 class _Transport(Structure):
@@ -41,6 +42,7 @@ class _Transport(Structure):
 
 class _SecureTransport(Structure):
     def getPeerCertificate(self) -> X509 | None: ...
+    def getHandle(self) -> SSL.Connection: ...
 
 
 @implementer(IPushProducer)
@@ -72,6 +74,21 @@ class TcpSocketChannel(StreamChannel, Protocol):
         transport = cast(_SecureTransport, self.transport)
         certificate = transport.getPeerCertificate() if self._certified else None
         return "" if certificate is None else common_name(certificate)
+
+    @property
+    def binding_kind(self) -> str:
+        return EXPORTER if self.secure else ""
+
+    def binding_data(self, kind: str) -> bytes | None:
+        if not self.secure:
+            return None
+        return server_binding(cast(_SecureTransport, self.transport).getHandle(), kind)
+
+    def peer_certificate(self) -> bytes | None:
+        if not self.secure:
+            return None
+        certificate = cast(_SecureTransport, self.transport).getPeerCertificate()
+        return None if certificate is None else der_of(certificate.to_cryptography())
 
     def connectionMade(self) -> None:
         peer = self._peer or self._stream.getPeer()

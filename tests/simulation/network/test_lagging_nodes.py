@@ -10,7 +10,7 @@ import pytest
 
 from broker.client.received import since
 from broker.config import Settings
-from broker.config.settings import FaultSettings
+from broker.config.faults import FaultSettings
 from broker.config.stacks import DEFAULT_STACK, StackInstance
 from broker.errors import QueueFull
 from broker.event.envelope import SecurityLevel
