@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOORS = (
     (
         *("broker", "broker.error", "broker.errors", "broker.rate_limited_log"),
-        *("broker.limit_registry", "broker.audit"),
+        *("broker.limit_registry", "broker.audit", "broker.queue_memory"),
     ),
     (
         *("broker.event", "broker.transport", "broker.order_certificates", "broker.scram"),

@@ -122,6 +122,12 @@ class QueueSettings:
     bytes: int = setting(
         value_kind.size(64 * KIB, 16 * GIB), 64 * MIB, "Total length of the events in the queue."
     )
+    total_bytes: int = setting(
+        value_kind.size(MIB, TIB),
+        GIB,
+        "Memory of the queues and send buffers of all clients. Beyond half of it, queues with more "
+        "than an equal part of the half are full.",
+    )
 
 
 @attrs.frozen

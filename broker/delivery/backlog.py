@@ -31,7 +31,7 @@ class Backlog:
 
     def __init__(self, limits: QueueLimits) -> None:
         self._delivery_bytes = limits.delivery
-        self._budget = QueueBudget(limits.events, limits.bytes)
+        self._budget = QueueBudget(limits.events, limits.bytes, memory=limits.memory)
         self._shared: _Queue = BoundedQueue(DROP_OLDEST, self._budget)
         self._own: dict[Feed, tuple[_Queue, Callable[[LoggedEvent], str | None]]] = {}
         self._turns: deque[_Queue] = deque([self._shared])

@@ -9,10 +9,12 @@ from typing import TypeAlias
 
 import attrs
 
+from broker.config import Settings
 from broker.delivery.feed import Feed
 from broker.event.envelope import Liveness
 from broker.log.chunk import split_by_size
 from broker.log.logged_event import LoggedEvent
+from broker.queue_memory import QueueMemory
 from broker.wire.event_batch import EncodedEvents, encode_events
 
 DELIVERY_BYTES = 256 * 1024
@@ -29,6 +31,14 @@ class QueueLimits:
     bytes: int = 64 << 20
     delivery: int = DELIVERY_BYTES
     """Less than the default if frames or the session's window are small."""
+    memory: QueueMemory = attrs.field(factory=QueueMemory)
+    """Of all queues of the node."""
+
+    @classmethod
+    def from_settings(cls, settings: Settings, memory: QueueMemory) -> QueueLimits:
+        limits, queue = settings.limits, settings.queue
+        delivery = min(DELIVERY_BYTES, limits.window_bytes // 2, limits.max_frame_bytes // 2)
+        return cls(queue.events, queue.bytes, delivery, memory)
 
 
 @attrs.frozen(slots=True, eq=False)

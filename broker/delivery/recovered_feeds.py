@@ -82,7 +82,8 @@ class RecoveredFeeds:
         pacing: Pacing,
         on_end: Callable[[], object] | None,
     ) -> None:
-        while events := await recovery.next_events():
+        # A session without room holds no events of its recoveries.
+        while await self._wait_for_room(feed) and (events := await recovery.next_events()):
             if self._is_recovering(feed):
                 self._report_all_lost(feed, recovery.preceding_losses())
             if not await self._send_events(feed, events, pacing):

@@ -18,7 +18,7 @@ from broker.cluster.network_factory import build_network
 from broker.cluster.stream_time import StreamTimes
 from broker.config import Settings
 from broker.config.stacks import FindPlugins, find_plugins_of
-from broker.delivery.commit_share import DELIVERY_BYTES, QueueLimits
+from broker.delivery.commit_share import QueueLimits
 from broker.delivery.feed import Feed
 from broker.delivery.output import Output
 from broker.delivery.selection import Selection
@@ -42,6 +42,7 @@ from broker.node.log_opening import open_event_log
 from broker.node.matcher import make_matcher, query_limits
 from broker.node.stream_services import build_interest, build_transports
 from broker.node.threads import Threads
+from broker.queue_memory import HeldBytes, QueueMemory
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.archive_dtd_source import ArchiveDtdSource
 from broker.recovery.builder import build_recovery
@@ -111,6 +112,7 @@ class Node:
         )
         self.dtds, self._known_types = self.types.dtds, self.types.known_types
         self.output = Output()
+        self.queue_memory = QueueMemory(settings.queue.total_bytes, self.limit_registry)
         self.event_log = open_event_log(
             settings,
             *(reactor, threads, wall_clock, open_file, find_plugins),
@@ -243,9 +245,13 @@ class Node:
 
         def make_session(identity: Identity, incarnation: int, token: bytes) -> Session:
             own = int.from_bytes(os.urandom(7), "big") + 1
-            driver = StackDriver(session_layers(own, limits.window_bytes), self._reactor)
+            held = HeldBytes(self.queue_memory)
+            layers = session_layers(own, limits.window_bytes, held=held)
+            driver = StackDriver(layers, self._reactor)
             link = driver.join(identity.client_id)
-            session = Session(identity, incarnation, token, link, services, self._make_delivery)
+            session = Session(
+                identity, incarnation, token, link, services, self._make_delivery, held
+            )
             driver.receiver = session
             self.output.add_session(session.delivery)
             return session
@@ -271,8 +277,6 @@ class Node:
         return self.settings.node.name if state is None else str(state.address)
 
     def _make_delivery(self, session: Session) -> SessionDelivery:
-        queue = self.settings.queue
-
         def fail_feed(feed: Feed, failure: Failure) -> None:
             error = failure.value
             if not isinstance(error, BrokerError):
@@ -283,7 +287,7 @@ class Node:
         return SessionDelivery(
             session,
             clearance=session.identity.clearance.rank,
-            limits=QueueLimits(queue.events, queue.bytes, self._delivery_bytes()),
+            limits=QueueLimits.from_settings(self.settings, self.queue_memory),
             log=self.event_log,
             select=self._select_events,
             on_failed=fail_feed,
@@ -296,10 +300,6 @@ class Node:
         # The subscription of a suspended query must end before later events are selected.
         self._end_suspended(self.matcher.take_suspended())
         return selected
-
-    def _delivery_bytes(self) -> int:
-        limits = self.settings.limits
-        return min(DELIVERY_BYTES, limits.window_bytes // 2, limits.max_frame_bytes // 2)
 
     def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Any:
         return parse_query(text, namespaces, query_limits(self.settings))

@@ -20,6 +20,7 @@ from broker.identity import Identity
 from broker.ingest.input import Input
 from broker.ingest.publisher import Publisher
 from broker.ingest.rated_input import RatedInput
+from broker.queue_memory import HeldBytes
 from broker.sessions.session_records import SessionRecords
 from broker.sessions.time_slices import MAX_DOCUMENTS, SLICE_SECONDS, TimeSlices
 from broker.subscriptions.profile import Profile
@@ -90,7 +91,9 @@ class Session:
         link: Link,
         services: SessionServices,
         make_delivery: Callable[[Session], SessionDelivery],
+        held: HeldBytes | None = None,
     ) -> None:
+        """`held` counts the send buffer of `link`."""
         self.identity = identity
         self.incarnation = incarnation
         self.token = token
@@ -111,6 +114,7 @@ class Session:
         self._slices = TimeSlices(services.clock, self._step, self._fail_step)
         self._was_connected = False
         self._delivered_bytes = 0
+        self._held = held
         self._credit = INITIAL_CREDIT
         self._services = services
         self.delivery = make_delivery(self)
@@ -368,6 +372,8 @@ class Session:
                 self.log.debug("the reason could not be sent")
         self._store_last_positions()
         self.has_ended = True
+        if self._held is not None:
+            self._held.close()
         self._received.clear()
         self.link.close()
         self._services.input.discard_waiting(self._publisher)

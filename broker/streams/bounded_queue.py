@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 import attrs
 
 from broker.event.place import Mark
+from broker.queue_memory import ENTRY_BYTES, QueueMemory
 from broker.streams.queue_policy import Admission, IQueuePolicy
 
 
@@ -42,6 +43,23 @@ class QueueBudget:
     bytes: int = 0
     unreported: int = 0
     """Losses that no `take_losses` has returned."""
+    memory: QueueMemory = attrs.field(factory=QueueMemory)
+
+    @property
+    def cost(self) -> int:
+        return self.bytes + ENTRY_BYTES * self.items
+
+    def add_item(self, item: QueueItem) -> None:
+        self.memory.holders += not self.items
+        self.memory.add_item(item, item.size)
+        self.items += 1
+        self.bytes += item.size
+
+    def remove_item(self, item: QueueItem) -> None:
+        self.memory.remove_item(item, item.size)
+        self.items -= 1
+        self.bytes -= item.size
+        self.memory.holders -= not self.items
 
 
 @attrs.define
@@ -147,7 +165,9 @@ class BoundedQueue(Generic[Item, Owner]):
         admission = self.policy.admit(self, item.size)
         if admission is Admission.TAKEN:
             self._entries.append(new)
-            self._count(1, item.size)
+            self._items += 1
+            self._bytes += item.size
+            self._budget.add_item(item)
             if key is not None:
                 self._by_key[key] = new
         elif admission is Admission.DROPPED:
@@ -176,6 +196,7 @@ class BoundedQueue(Generic[Item, Owner]):
             and self._bytes + size <= budget.max_bytes // budget.queues
             and budget.items < budget.max_items
             and budget.bytes + size <= budget.max_bytes
+            and budget.memory.allows(budget.cost, ENTRY_BYTES + size)
         )
 
     def could_fit(self, size: int) -> bool:
@@ -184,6 +205,7 @@ class BoundedQueue(Generic[Item, Owner]):
             size <= budget.max_bytes // budget.queues
             and budget.items - self._items < budget.max_items
             and budget.bytes - self._bytes + size <= budget.max_bytes
+            and budget.memory.could_allow(budget.cost, ENTRY_BYTES + size)
         )
 
     def drop_oldest(self) -> bool:
@@ -295,14 +317,10 @@ class BoundedQueue(Generic[Item, Owner]):
 
     # ------------------------------------------------------------------ inside
 
-    def _count(self, items: int, size: int) -> None:
-        self._items += items
-        self._bytes += size
-        self._budget.items += items
-        self._budget.bytes += size
-
     def _release(self, entry: QueueEntry[Item, Owner], item: Item) -> None:
-        self._count(-1, -item.size)
+        self._items -= 1
+        self._bytes -= item.size
+        self._budget.remove_item(item)
         if entry.key is not None and self._by_key.get(entry.key) is entry:
             del self._by_key[entry.key]
 

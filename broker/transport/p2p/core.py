@@ -18,6 +18,7 @@ from broker.errors import (
     ProtocolError,
     VersionMismatch,
 )
+from broker.queue_memory import HeldBytes
 from broker.transport.effects import (
     DeliverUp,
     Effect,
@@ -64,9 +65,10 @@ class P2PCore:
         ack_every: int,
         suspect: float,
         is_monitored: bool = False,
+        held: HeldBytes | None = None,
     ) -> None:
         self.connection = Connection.DOWN
-        self.sender = Sender(send_buffer_bytes)
+        self.sender = Sender(send_buffer_bytes, held)
         self.receiver = Receiver(window_bytes, ack_delay, ack_every)
         self.peer = 0
         self._incarnation = incarnation

@@ -8,6 +8,7 @@ import attrs
 from zope.interface import implementer
 
 from broker.errors import ConfigurationError
+from broker.queue_memory import HeldBytes
 from broker.transport.layer import ILinkLayer, Property
 from broker.transport.p2p.core import P2PCore
 from broker.transport.p2p.wire import MESSAGE_COST, VERSION
@@ -39,6 +40,8 @@ class P2PLayer:
     #: A monitor below decides whether the peer is connected: without keepalive, liveness and
     #: suspicion here. Incarnations rise, and older ones of the peer are refused.
     is_monitored: bool = False
+    #: Counts the send buffer in the memory of all queues. For one link only.
+    held: HeldBytes | None = None
 
     name: ClassVar[str] = "p2p"
     version: ClassVar[int] = VERSION
@@ -79,4 +82,5 @@ class P2PLayer:
             ack_every=self.ack_every,
             suspect=self.suspect,
             is_monitored=self.is_monitored,
+            held=self.held,
         )

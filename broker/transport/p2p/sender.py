@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from broker.errors import Overloaded, ProtocolError
+from broker.queue_memory import HeldBytes
 from broker.transport.p2p.wire import MESSAGE_COST
 
 
@@ -16,7 +17,9 @@ class Sender:
     costs: the length of a message and `MESSAGE_COST`.
     """
 
-    def __init__(self, buffer_bytes: int) -> None:
+    def __init__(self, buffer_bytes: int, held: HeldBytes | None = None) -> None:
+        """`held` counts `buffered` in the memory of all queues, and may stop its growth."""
+        self._held = held
         self.acked = 0
         self.sent = 0  # to the peer's incarnation
         self.resent = 0
@@ -31,7 +34,8 @@ class Sender:
         self._sent_cost = 0  # of messages 1 to `sent`: compared with `credit_limit`
         self._ever_sent = 0
         self.is_writable = True
-        """False from half of the buffer, until it falls below a quarter. See `reserve_room`."""
+        """False from half of the buffer, until it falls below a quarter. See `reserve_room`. False
+        too while all queues together leave no room for more."""
 
     def __len__(self) -> int:
         return len(self._unacked) + len(self.waiting)
@@ -48,7 +52,7 @@ class Sender:
                 f"there is no room for {cost} more"
             )
         self.buffered += cost
-        if self.buffered > self._most_writable:
+        if not self._count_held() or self.buffered > self._most_writable:
             self.is_writable = False
         # `take_affordable` counts messages repeated after a rewind.
         must_wait = not is_open or self.waiting or self._ever_sent > self.sent
@@ -68,7 +72,7 @@ class Sender:
         """
         self._most_writable = self._buffer_bytes // 4 * (3 if is_open else 2)
         if is_open:
-            self.is_writable = self.buffered <= self._most_writable
+            self.is_writable = self._count_held() and self.buffered <= self._most_writable
 
     def drop_waiting(self) -> None:
         """Drop the messages that this connection has not carried. The peer has none of them."""
@@ -76,7 +80,11 @@ class Sender:
         self._waiting_cost = 0
         self.waiting.clear()
         self._ever_sent = min(self._ever_sent, self.sent)
-        self.is_writable = self.buffered <= self._most_writable
+        self.is_writable = self._count_held() and self.buffered <= self._most_writable
+
+    def _count_held(self) -> bool:
+        """Return True if the memory of all queues has room for more."""
+        return self._held is None or self._held.resize(self.buffered)
 
     def acknowledge(self, received: int) -> None:
         """Raises `ProtocolError` if `received` was never sent."""
@@ -91,7 +99,7 @@ class Sender:
             freed += len(self._unacked.popleft()) + MESSAGE_COST
         self.buffered -= freed
         self.acked = received
-        if self.buffered < self._buffer_bytes // 4:
+        if self._count_held() and self.buffered < self._buffer_bytes // 4:
             self.is_writable = True
 
     def take_affordable(self) -> tuple[int, list[bytes]]:
@@ -155,4 +163,5 @@ class Sender:
         self.waiting.clear()
         self.buffered = self._waiting_cost = self._sent_cost = 0
         self.acked = self.sent = self._ever_sent = 0
+        self._count_held()
         return dropped
