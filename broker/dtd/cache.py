@@ -18,6 +18,7 @@ from broker.dtd.catalogue import Catalogue
 from broker.dtd.catalogue_source import CatalogueSource
 from broker.dtd.dtd import Dtd
 from broker.dtd.fetch_hint import FetchHint
+from broker.dtd.fetch_slots import FetchSlots
 from broker.dtd.interfaces import IDtd, IDtdCache, IDtdSource
 from broker.dtd.negative_cache import NegativeCache
 from broker.dtd.reference import DtdReference
@@ -25,6 +26,7 @@ from broker.errors import (
     BadDtd,
     BrokerError,
     ForbiddenPointer,
+    OurError,
     Overloaded,
     TooManyTypes,
     UnknownType,
@@ -85,8 +87,11 @@ class DtdCache:
         on_new_version: Callable[[DtdReference], object] = _ignore,
         on_added: Callable[[IDtd], object] = _ignore,
         store: AsyncDtdStore | None = None,
+        slots: FetchSlots | None = None,
     ) -> None:
-        """All texts but the catalogue's are stored in `store`, and looked up there first."""
+        """All texts but the catalogue's are stored in `store`, and looked up there first. `slots`
+        bounds the fetches from other sources."""
+        self._slots = slots or FetchSlots()
         self._on_new_version = on_new_version
         self._on_added = on_added
         self.conflicts = 0
@@ -326,16 +331,38 @@ class DtdCache:
         )
 
     async def _fetch(self, reference: DtdReference, hint: FetchHint) -> Dtd:
-        """Ask the sources in order; raise the most specific error class."""
+        """Ask the catalogues, which answer at once, and with a slot the other sources."""
         reasons: list[str] = []
+        catalogues = [each for each in self._sources if isinstance(each, CatalogueSource)]
+        others = [each for each in self._sources if not isinstance(each, CatalogueSource)]
+        found, kind = await self._ask_sources(catalogues, reference, hint, reasons)
+        if found is None and others:
+            await self._slots.acquire(hint.owner)
+            try:
+                found, other = await self._ask_sources(others, reference, hint, reasons)
+            finally:
+                self._slots.release(hint.owner)
+            kind = kind if other is UnknownType else other
+        if found is None:
+            raise kind(f"no DTD for {reference}: {'; '.join(reasons) or 'there is no source'}")
+        return found
+
+    async def _ask_sources(
+        self,
+        sources: Iterable[IDtdSource],
+        reference: DtdReference,
+        hint: FetchHint,
+        reasons: list[str],
+    ) -> tuple[Dtd | None, type[BadDtd] | type[UnknownType]]:
+        """Ask sources in order. Return the DTD, or None and the most specific error class."""
         known = hint.content_hash or self._remembered_hash(reference) or ""
         asked = attrs.evolve(hint, content_hash=known)
         kind: type[BadDtd] | type[UnknownType] = UnknownType
-        for source in self._sources:
+        for source in sources:
             try:
                 text = await source.fetch(reference, asked)
                 owner = "" if isinstance(source, CatalogueSource) else hint.owner
-                return self.add(reference, text, owner, hint.content_hash)
+                return self.add(reference, text, owner, hint.content_hash), kind
             except (UnknownType, BadDtd) as error:
                 if isinstance(error, (BadDtd, ForbiddenPointer, TooManyTypes)):
                     kind = type(error)
@@ -346,7 +373,7 @@ class DtdCache:
                 # A failing source must not block all events of a type.
                 self._log.failure("source {source} failed", source=source.name)
                 reasons.append(f"{source.name}: failed")
-        raise kind(f"no DTD for {reference}: {'; '.join(reasons) or 'there is no source'}")
+        return None, kind
 
     def _fetch_succeeded(self, dtd: Dtd, reference: DtdReference) -> None:
         for waiting in self._fetches.pop(reference):
@@ -355,7 +382,7 @@ class DtdCache:
     def _fetch_failed(self, failure: Failure, reference: DtdReference, hint: FetchHint) -> None:
         everyone = self._fetches.pop(reference)
         refusal = failure.value
-        if isinstance(refusal, BrokerError):
+        if isinstance(refusal, BrokerError) and not isinstance(refusal, OurError):
             self._failures.add(reference, hint.system_id, refusal, self._clock.seconds())
         for waiting in everyone:
             if waiting.hint.system_id == hint.system_id:

@@ -19,6 +19,8 @@ from broker.transport.clock import IDelayed
 
 #: Seconds for which a source waits; the look-up continues in the background.
 LOOKUP_WAIT: Final = 1.0
+#: Types of one source that are looked up at a time; the next ones follow when these have ended.
+MAX_TYPES_AT_A_TIME: Final = 16
 
 
 class TypeLookups:
@@ -33,14 +35,15 @@ class TypeLookups:
     def start(self, source: EventSource, verdicts: Iterable[Verdict]) -> bool:
         """Look up the types that these verdicts lack, except those in `source.missing_types`.
 
-        Returns whether there were any. Then the source is paused meanwhile, and
-        `source.missing_types` gets those that failed.
+        Returns whether there were any; the first `MAX_TYPES_AT_A_TIME` are looked up. Then the
+        source is paused meanwhile, and `source.missing_types` gets those that failed.
         """
-        hints = {
-            verdict.reference: source.fetch_hint(verdict.system_id)
-            for verdict in verdicts
-            if isinstance(verdict, TypeMissing) and verdict.reference not in source.missing_types
-        }
+        hints: dict[DtdReference, FetchHint] = {}
+        for verdict in verdicts:
+            if isinstance(verdict, TypeMissing) and verdict.reference not in source.missing_types:
+                hints[verdict.reference] = source.fetch_hint(verdict.system_id)
+                if len(hints) >= MAX_TYPES_AT_A_TIME:
+                    break
         if not hints:
             return False
         source.pause()

@@ -17,6 +17,7 @@ from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.catalogue_source import CatalogueSource
 from broker.dtd.fetch_hint import FetchHint
+from broker.dtd.fetch_slots import FetchSlots
 from broker.dtd.interfaces import IDtd, IDtdSource
 from broker.dtd.owner import is_of_network
 from broker.dtd.pointer_source import AllowedPrefix, PointerLimits, PointerSource
@@ -86,6 +87,7 @@ class EventTypes:
             on_new_version=on_new_version,
             on_added=self._announce_added,
             store=self.dtd_store,
+            slots=FetchSlots(limit_registry),
         )
         self.known_types = KnownTypes(self.dtds, shipped, self._folders)
         self.pending_dtds = PendingDtds(self.dtds, reactor, settings.network.gap_timeout)
