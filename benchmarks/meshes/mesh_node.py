@@ -10,6 +10,7 @@ from benchmarks.meshes.matching import FakeMatching, ILinkMatching
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.streams.contract import CarriedInterest, FlowBatch
+from broker.streams.ticket import ClientTicket
 from broker.transport.clock import IClock
 from broker.transport.deadline_timer import DeadlineTimer
 from plugins.dcp.mesh.leaf_gate import TicketRules
@@ -46,7 +47,8 @@ class MeshNode:
         """Without `parents` it is one of the `roots`, whose number is its resilience."""
         self.name = name
         self.origin = f"log-of-{name}"
-        self.ticket, self.tickets = b"", TicketRules()
+        self.ticket: ClientTicket | None = None
+        self.tickets = TicketRules()
         self.patterns = [PATTERN]
         self.parent_count = settings.parents if parents else 0
         self.transmit: Callable[[list[bytes], Hashable], object] = lambda packets, peer: None

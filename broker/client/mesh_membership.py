@@ -30,7 +30,12 @@ from broker.event.stream import StreamPattern
 from broker.log.logged_event import header_from_fields
 from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch, ITransportPlugin
 from broker.streams.leaf_contract import ILeaf, ILeafPlugin, LeafContext, LeafRequest
-from broker.streams.ticket import MOST_TICKET_BYTES, TICKET_REQUEST
+from broker.streams.ticket import (
+    MOST_TICKET_BYTES,
+    PROOF_BYTES,
+    TICKET_REQUEST,
+    ClientTicket,
+)
 from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.stacks import find_plugin
 from broker.wire.messages import HOLD_VERSION, Welcome
@@ -52,6 +57,12 @@ class MeshTicket(msgspec.Struct):
     ticket: Annotated[bytes, Meta(max_length=MOST_TICKET_BYTES)]
     seconds: Annotated[float, Meta(ge=1)]
     mesh: Mapping[str, Any]
+    proof_key: Annotated[bytes, Meta(max_length=PROOF_BYTES)] = b""
+    """Empty from a node of an earlier version, whose routers accept this client no more."""
+
+    @property
+    def of_client(self) -> ClientTicket:
+        return ClientTicket(self.ticket, self.proof_key)
 
     @classmethod
     def from_answer(cls, content: object) -> MeshTicket:
@@ -91,7 +102,10 @@ async def request_ticket(client: IMeshClient, streams: str, parents: int) -> Mes
     answer = await client.ask(TICKET_REQUEST, streams=streams)
     if client.welcome is not None and client.welcome.version < HOLD_VERSION:
         raise VersionMismatch("the node is too old for clients in a mesh")
-    return MeshTicket.from_answer(answer)
+    ticket = MeshTicket.from_answer(answer)
+    if not ticket.proof_key:
+        raise VersionMismatch("the node is too old for clients in a mesh")
+    return ticket
 
 
 def join_mesh(
@@ -142,7 +156,7 @@ class MeshMembership:
             stack=ticket.stack,
             patterns=ticket.patterns,
             description=ticket.mesh,
-            ticket=ticket.ticket,
+            ticket=ticket.of_client,
             interest=interest,
             parents=parents,
         )
@@ -203,7 +217,7 @@ class MeshMembership:
             _log.warning("the ticket for the mesh %s is not renewed: %s", self._stack, problem)
             self._renew_after(_RETRY_SECONDS)
             return
-        self._leaf.renew(ticket.ticket)
+        self._leaf.renew(ticket.of_client)
         self._renew_after(ticket.seconds / 2)
 
     # ------------------------------------------------------------------ from the leaf

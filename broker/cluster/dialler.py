@@ -16,7 +16,10 @@ from broker.cluster.descriptor import Endpoint
 from broker.cluster.host_name import resolve_host
 from broker.cluster.node_certificate import NodeCertificate, load_certificate
 from broker.config import Settings
+from broker.config.key_file import read_key
+from broker.config.network import NetworkSettings
 from broker.errors import NotConnected
+from broker.transport.arq.handshake import NO_SECRET, LinkSecret
 from broker.transport.arq.udp_port import UdpPort
 from broker.transport.socket import ISocketChannel
 from broker.transport.socket.tcp import TcpChannelFactory
@@ -34,6 +37,7 @@ class TwistedDialler:
         max_frame: int,
         certificates: NodeCertificate | None = None,
         own_host: str = "",
+        udp_secret: LinkSecret = NO_SECRET,
     ) -> None:
         """TCP connections come from the address `own_host`; empty: the system's choice."""
         self._own_address = (own_host, 0) if own_host else None
@@ -42,6 +46,7 @@ class TwistedDialler:
         """None: no TLS."""
         self._max_frame = max_frame
         self.udp: UdpPort | None = None
+        self.udp_secret = udp_secret
 
     def dial(self, endpoint: Endpoint, transport: str) -> Deferred[ISocketChannel]:
         if transport == "udp":
@@ -98,6 +103,15 @@ def _raise_connection_error(failure: Failure) -> NoReturn:
 
 
 def build_dialler(settings: Settings, reactor: Any, own_host: str = "") -> TwistedDialler:
-    """Raises `ConfigurationError` for unusable certificates."""
-    certificate = load_certificate(settings)
-    return TwistedDialler(reactor, settings.limits.max_frame_bytes, certificate, own_host)
+    """Raises `ConfigurationError` for unusable certificates or an unusable key."""
+    return TwistedDialler(
+        *(reactor, settings.limits.max_frame_bytes, load_certificate(settings), own_host),
+        read_link_secret(settings.network),
+    )
+
+
+def read_link_secret(network: NetworkSettings) -> LinkSecret:
+    """Return the secret of links over UDP. Raises `ConfigurationError`."""
+    if network.key_file is None:
+        return NO_SECRET
+    return LinkSecret(read_key(network.key_file), network.allow_unauthenticated_udp)

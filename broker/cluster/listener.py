@@ -64,9 +64,11 @@ class NetworkListener:
                 self._reactor,
                 *split_host_port(settings.udp),
                 lambda channel: membership.accept_connection(channel, "udp"),
+                secret=self._dialler.udp_secret,
             )
             with _name_setting(f"network.udp {settings.udp}"):
                 udp.start()
+            self._network.neighbours.udp_counts = udp.endpoint.counts
             _check_host(udp.bound_address[0], "network.udp", "or use TCP")
             node = node._replace(udp=Endpoint(*udp.bound_address))
         if settings.group:

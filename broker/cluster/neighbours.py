@@ -18,7 +18,7 @@ from broker.cluster.handshake_core import Accepted
 from broker.cluster.meshing import keeps_connection
 from broker.errors import BrokerError, Closed, Overloaded, ProtocolError
 from broker.transport.arq.connection_channel import ConnectionChannel
-from broker.transport.arq.counters import ArqCounters
+from broker.transport.arq.counters import ArqCounters, HandshakeCounts
 from broker.transport.clock import IClock, IDelayed
 from broker.transport.driver import IStackReceiver, Link, StackDriver
 from broker.transport.layer import IMonitorCore
@@ -157,6 +157,8 @@ class Neighbours:
         self._neighbours: dict[str, Neighbour] = {}
         self.broken_links: dict[str, int] = {}
         """By error code."""
+        self.udp_counts: HandshakeCounts | None = None
+        """Of datagrams outside connections; None without a port for UDP."""
 
     def __iter__(self) -> Iterator[Neighbour]:
         return iter(self._neighbours.values())

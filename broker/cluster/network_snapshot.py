@@ -23,10 +23,12 @@ from broker.cluster.traffic.core import Traffic
 def network_snapshot(name: str, network: Network) -> dict[str, Any]:
     """Without a cluster the address is None, and fields of members are absent."""
     state, traffic = network.state, network.traffic
+    udp_counts = network.neighbours.udp_counts
     snapshot: dict[str, Any] = {
         "name": name,
         "address": None,
         "links": [_link_snapshot(neighbour) for neighbour in network.neighbours],
+        "udp": None if udp_counts is None else attrs.asdict(udp_counts),
         "group": network.group.snapshot(),
         "relayed": attrs.asdict(network.driver.relay_ingest.outcomes),
         "waiting_bytes": network.driver.relay_ingest.waiting_bytes,

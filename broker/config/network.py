@@ -86,6 +86,12 @@ class NetworkSettings:
         None,
         "File with the key that all nodes of the network share; empty: no shared key.",
     )
+    allow_unauthenticated_udp: bool = setting(
+        value_kind.BOOLEAN,
+        False,
+        "While nodes are upgraded: also link over UDP with nodes of earlier versions. Their "
+        "datagrams can be forged from any place on the path.",
+    )
     certificate: Path | None = setting(
         value_kind.OPTIONAL_FILE,
         None,

@@ -36,13 +36,15 @@ class MeshAnswers:
         description = instance.ask(ILeafTransport, lambda mesh: mesh.describe_leaf())
         rank = min(identity.clearance.rank, instance.clearance.rank)
         name = instance.instance
+        signed = transports.sign_ticket(name, identity.client_id, pattern, rank)
         return {
             "stack": name,
             "use": instance.plugin.name,
             "patterns": [each.text for each in instance.patterns if each.overlaps(pattern)],
-            "ticket": transports.sign_ticket(name, identity.client_id, pattern, rank),
+            "ticket": signed.ticket,
             "seconds": TICKET_SECONDS,
             "mesh": cast(Mapping[str, object], description),
+            "proof_key": signed.proof_key,
         }
 
 

@@ -8,7 +8,7 @@ from zope.interface import implementer
 
 from broker.errors import BrokerError
 from broker.streams.group_contract import OnGroupDatagrams
-from broker.transport.arq.mac import TAG_BYTES, Mac, derive_layer_key
+from broker.transport.arq.mac import Mac, derive_layer_key
 from broker.transport.socket.contract import ISocketChannel, ISocketReceiver
 from broker.transport.stacks import GroupAddress
 
@@ -40,7 +40,8 @@ class GroupLink:
         self._channel.close()
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
-        verified = [each[:-TAG_BYTES] for each in packets if self._mac.verify(each)]
+        opened = map(self._mac.remove_tag, packets)
+        verified = [each for each in opened if each is not None]
         self.dropped += len(packets) - len(verified)
         if verified:
             self._on_datagrams(verified)

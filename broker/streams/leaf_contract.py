@@ -20,6 +20,7 @@ from broker.streams.contract import (
     ILinkReceiver,
     ILinks,
 )
+from broker.streams.ticket import ClientTicket
 from broker.transport.clock import IClock
 from broker.transport.socket.datagram_transport import IDatagramPort, OnDatagrams
 
@@ -78,7 +79,7 @@ class LeafRequest:
     """Carrying patterns of the mesh."""
     description: Mapping[str, object]
     """Result of `ILeafTransport.describe_leaf`, from a node that is not trusted."""
-    ticket: bytes
+    ticket: ClientTicket
     interest: CarriedInterest
     parents: int
 
@@ -97,7 +98,7 @@ class LeafContext:
 class ILeaf(Interface):
     parents: Sequence[str] = Attribute("names of the parents that send events")
 
-    def renew(ticket: bytes) -> None:
+    def renew(ticket: ClientTicket) -> None:
         """Show a newer ticket to the parents, and to later ones."""
 
     def leave() -> None:

@@ -58,7 +58,8 @@ def open_on_reactor(reactor: Any, settings: Settings) -> LinkSockets:
         """Raises also `ConfigurationError` for unusable certificates."""
         dialler = build_dialler(settings, reactor, host)
         if transport is Transport.UDP:
-            return UdpConnections(UdpPort(reactor, host, port, on_connect), dialler)
+            udp = UdpPort(reactor, host, port, on_connect, secret=dialler.udp_secret)
+            return UdpConnections(udp, dialler)
         return TcpConnections(reactor, host, port, on_connect, dialler)
 
     def open_group(group: GroupAddress) -> ISocketChannel:

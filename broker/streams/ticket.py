@@ -3,6 +3,10 @@
 The node of a client's session signs a ticket; each router of the mesh verifies it. Both derive the
 key from `network.key_file`. Without that file, which only nodes on the loopback interface may lack,
 the signature detects damage, as their other tags do.
+
+A ticket is readable on the wire. Its *proof key* is not: the client gets it over its session, and
+routers derive it. With it both prove their right to a link, by keys that only this link has. So a
+ticket that others have seen is of no use to them.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Annotated, Final
 
+import attrs
 import msgspec
 from msgspec import Meta
 
@@ -24,7 +29,10 @@ TICKET_REQUEST: Final = "mesh-ticket"
 TICKET_SECONDS: Final = 300.0
 LEEWAY_SECONDS: Final = 30.0
 MOST_TICKET_BYTES: Final = 4_096
+PROOF_BYTES: Final = 32
 _TAG_BYTES: Final = 32
+_OF_CLIENT: Final = b"xmlbroker-client"
+_OF_PARENT: Final = b"xmlbroker-parent"
 _PERSON: Final = b"xmlbroker-ticket"
 
 _Name = Annotated[str, Meta(max_length=255)]
@@ -57,6 +65,39 @@ _DECODER: Final = msgspec.msgpack.Decoder(Ticket)
 def derive_ticket_key(secret: bytes) -> bytes:
     """Return the key of tickets for the secret of a network; an empty secret gives none."""
     return blake2b(secret, digest_size=32, person=_PERSON).digest() if secret else b""
+
+
+@attrs.frozen
+class ClientTicket:
+    """A signed ticket, with the key that proves it."""
+
+    ticket: bytes
+    proof_key: bytes = attrs.field(repr=False)
+
+    @classmethod
+    def derive(cls, ticket: bytes, key: bytes) -> ClientTicket:
+        """Return a ticket with its proof key; `key` is that of the network's tickets."""
+        derived = blake2b(ticket, key=key, digest_size=PROOF_BYTES, person=b"xmlbroker-proof")
+        return cls(ticket, derived.digest())
+
+    def prove_client(self, binding: bytes) -> bytes:
+        """Return the client's proof for a link (`broker.transport.arq.link_mac.IMac.binding`)."""
+        return _compute_proof(self.proof_key, binding, _OF_CLIENT)
+
+    def prove_parent(self, binding: bytes) -> bytes:
+        return _compute_proof(self.proof_key, binding, _OF_PARENT)
+
+    def is_client(self, binding: bytes, proof: bytes) -> bool:
+        """Return whether the other end of a link has the ticket from its own session."""
+        return bool(binding) and compare_digest(self.prove_client(binding), proof)
+
+    def is_parent(self, binding: bytes, proof: bytes) -> bool:
+        """Return whether the other end of a link has the key of the network's tickets."""
+        return bool(binding) and compare_digest(self.prove_parent(binding), proof)
+
+
+def _compute_proof(proof_key: bytes, binding: bytes, person: bytes) -> bytes:
+    return blake2b(binding, key=proof_key, digest_size=PROOF_BYTES, person=person).digest()
 
 
 def sign_ticket(ticket: Ticket, key: bytes) -> bytes:

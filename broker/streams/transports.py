@@ -33,7 +33,7 @@ from broker.streams.leaf_contract import ILeafTransport
 from broker.streams.leaf_services import LeafServices
 from broker.streams.messaging import IGroupClient, Receive
 from broker.streams.node_services import NodeServices
-from broker.streams.ticket import TICKET_SECONDS, Ticket, sign_ticket
+from broker.streams.ticket import TICKET_SECONDS, ClientTicket, Ticket, sign_ticket
 from broker.streams.tracing_transport import ITracingTransport, NodePart
 
 EVERYTHING = StreamPattern.parse(">")
@@ -122,11 +122,14 @@ class StreamTransports(Carriage):
                 accept = methodcaller("accept_leaves", LeafServices(self._services, instance))
                 instance.ask(ILeafTransport, accept)
 
-    def sign_ticket(self, stack: str, client_id: str, pattern: StreamPattern, rank: int) -> bytes:
+    def sign_ticket(
+        self, stack: str, client_id: str, pattern: StreamPattern, rank: int
+    ) -> ClientTicket:
         """Return a ticket with which a client joins a mesh. `rank` is that of its clearance."""
         expires = self._services.wall_clock() + int(TICKET_SECONDS * 1000)
         ticket = Ticket(stack, client_id, (pattern.text,), rank, expires)
-        return sign_ticket(ticket, self._services.ticket_key)
+        key = self._services.ticket_key
+        return ClientTicket.derive(sign_ticket(ticket, key), key)
 
     def start(self) -> None:
         for instance in self:

@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from broker.errors import BrokerError, ProtocolError
-from broker.transport.arq.mac import TAG_BYTES, Mac
+from broker.transport.arq.link_mac import IMac
 from broker.transport.arq.pacer import Pacer
 from broker.transport.socket.framing import FrameDecoder, encode_frames
 from plugins.dcp.connection_owner import IConnectionOwner
@@ -68,7 +68,7 @@ class Connection:
         self,
         peer: Hashable,
         ids: tuple[int, int],
-        mac: Mac,
+        mac: IMac,
         settings: DcpSettings,
         owner: IConnectionOwner[Connection],
         now: float,
@@ -95,7 +95,7 @@ class Connection:
         self.group_answers = 0
         """Acknowledgements of packets to a group: the child hears it."""
         self.liveness = Liveness(settings, now)
-        self._mac = mac
+        self._mac, self.binding = mac, mac.binding
         self._settings = settings
         self._owner = owner
         self.writer = PacketWriter(self.remote_id, mac, settings.mtu)
@@ -119,9 +119,10 @@ class Connection:
         if self.error:
             return
         try:
-            if not self._mac.verify(data):
-                raise ProtocolError("a packet with a wrong tag")
-            packet = self._incoming.place(decode(data[:-TAG_BYTES]))
+            contents = self._mac.remove_tag(data)
+            if contents is None:
+                raise ProtocolError("a packet with a wrong tag, or a repeated one")
+            packet = self._incoming.place(decode(contents))
             if packet.flags & UNSUPPORTED:
                 self.unsupported += 1
                 return

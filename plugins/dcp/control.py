@@ -15,7 +15,7 @@ from broker.errors import BadName, ProtocolError
 from broker.event.stream import StreamPattern
 from broker.streams.contract import CarriedInterest
 from broker.streams.queue_policy import MAX_POLICY_TEXT
-from broker.streams.ticket import MOST_TICKET_BYTES
+from broker.streams.ticket import MOST_TICKET_BYTES, PROOF_BYTES
 from broker.wire.codec import Rank
 from plugins.dcp.event_range import Description
 from plugins.dcp.packet import MOST_AN
@@ -44,6 +44,7 @@ Index = Annotated[int, Meta(ge=1, le=2**16 - 1)]
 Level = Annotated[int, Meta(ge=0, le=MOST_LEVEL)]
 Name = Annotated[str, Meta(max_length=255)]
 TicketBytes = Annotated[bytes, Meta(max_length=MOST_TICKET_BYTES)]
+Proof = Annotated[bytes, Meta(max_length=PROOF_BYTES)]
 #: Pattern, query, and namespaces with their prefixes.
 Query = tuple[Name, Annotated[str, Meta(max_length=65_536)], tuple[tuple[Name, Name], ...]]
 Queries = Annotated[tuple[Query, ...], Meta(max_length=MOST_QUERIES)]
@@ -61,12 +62,15 @@ class Join(msgspec.Struct, tag="join", array_like=True, frozen=True):
     """Of a client (`broker.streams.ticket`)."""
     multicast: Name = ""
     """Address and port of the first IP multicast group that it can join; empty: of none."""
+    proof: Proof = b""
+    """Of the ticket, for this connection."""
 
 
 class TicketRenewal(msgspec.Struct, tag="ticket", array_like=True, frozen=True):
     """A client shows a newer ticket."""
 
     ticket: TicketBytes
+    proof: Proof = b""
 
 
 class Offer(msgspec.Struct, tag="offer", array_like=True, frozen=True):
@@ -77,6 +81,8 @@ class Offer(msgspec.Struct, tag="offer", array_like=True, frozen=True):
     diversity: Annotated[tuple[tuple[Name, Name], ...], Meta(max_length=MOST_DIVERSITY)]
     children: Annotated[tuple[Name, ...], Meta(max_length=MOST_CANDIDATES)]
     """Their addresses, for a node that finds fewer roots than it needs parents."""
+    proof: Proof = b""
+    """To a client: the parent has the key of its ticket."""
 
 
 class Refused(msgspec.Struct, tag="refused", array_like=True, frozen=True):

@@ -20,9 +20,9 @@ from broker.transport.arq.handshake import (
     DialStep,
     Entropy,
     HandshakeRequest,
-    create_accept,
+    LinkSecret,
 )
-from broker.transport.arq.wire import MIN_DATAGRAM_BYTES, NONCE_BYTES, Reason
+from broker.transport.arq.wire import MIN_DATAGRAM_BYTES, Reason
 from plugins.dcp.connection import Connection
 from plugins.dcp.connection_owner import IConnectionOwner
 from plugins.dcp.leaf_peer import LeafPeer
@@ -37,6 +37,10 @@ _MOST_ANSWERS: Final = 8
 _MOST_OTHERS: Final = 32
 #: The room of `broker.transport.arq` is not used.
 _ROOM: Final = 0
+#: The handshake of nodes has a tag by the secret of the network around it, so that nobody else can
+#: let them use version 1. Clients have no secret: their tickets prove their rights.
+_OF_NODES: Final = LinkSecret(allows_old=True)
+_OF_CLIENTS: Final = LinkSecret(allows_old=False)
 #: The header has 32 bits for an id.
 _MOST_ID: Final = 2**32 - 1
 
@@ -89,6 +93,8 @@ class Endpoint:
         send: IPacketSender,
         entropy: Entropy,
         on_dial: Callable[[Hashable], object] = lambda peer: None,
+        *,
+        is_client: bool = False,
     ) -> None:
         """`entropy` returns random bytes, for ids and nonces. `on_dial` is called before packets
         are sent to a peer that has sent none."""
@@ -98,7 +104,10 @@ class Endpoint:
         self._send = send
         self._entropy = entropy
         self._on_dial = on_dial
-        self._acceptor = Acceptor(entropy, self.counts)
+        self._dial_secret = _OF_CLIENTS if is_client else _OF_NODES
+        self._acceptors = {
+            secret: Acceptor(entropy, self.counts, secret) for secret in (_OF_NODES, _OF_CLIENTS)
+        }
         self._dials: dict[Hashable, _Dial] = {}
         self._connections: dict[int, Connection] = {}
         self._ended: dict[int, _Ended] = {}
@@ -115,7 +124,7 @@ class Endpoint:
         """Begin a connection to a listener, unless one has begun."""
         if peer in self._dials or self.find_dialled(peer) is not None:
             return
-        dialler = Dialler(self._new_id(), self._entropy(NONCE_BYTES), _ROOM, now)
+        dialler = Dialler(self._new_id(), self._entropy, _ROOM, now, self._dial_secret)
         self._dials[peer] = _Dial(dialler, now + _DIAL_SECONDS)
         self._on_dial(peer)
         self._send_request(peer, dialler, now)
@@ -173,7 +182,7 @@ class Endpoint:
         if packet.connection and dial is not None and dial.dialler.client == packet.connection:
             self._receive_answer(peer, dial.dialler, packet.body, now)
         elif not packet.connection:
-            answer = self._acceptor.receive(packet.body, peer, now)
+            answer = self._acceptors[_secret_of(peer)].receive(packet.body, peer, now)
             if isinstance(answer, HandshakeRequest) and answer.client > _MOST_ID:
                 raise ProtocolError(f"the id {answer.client}")
             if isinstance(answer, HandshakeRequest):
@@ -186,7 +195,7 @@ class Endpoint:
                 self._send(peer, [_wrap(client, answer)])
 
     def _receive_answer(self, peer: Hashable, dialler: Dialler, answer: bytes, now: float) -> None:
-        step = dialler.receive(answer)
+        step = dialler.receive(answer, now)
         if step is DialStep.SEND_NOW:
             self._send_request(peer, dialler, now)
         elif step is DialStep.REFUSED:
@@ -214,6 +223,7 @@ class Endpoint:
 
     def _accept(self, peer: Hashable, request: HandshakeRequest, now: float) -> None:
         key = _Request(peer, request.client, request.nonce)
+        acceptor = self._acceptors[_secret_of(peer)]
         known = self._accepts.get(key)
         if known is not None:
             self._send(peer, [known[1]])
@@ -223,11 +233,11 @@ class Endpoint:
         alike = sum(isinstance(each.peer, LeafPeer) is is_leaf for each in self._accepts)
         most = self._settings.leaves if is_leaf else self._settings.children
         if alike >= most + _MOST_OTHERS:
-            refusal = self._acceptor.refuse(request, Reason.FULL)
+            refusal = acceptor.refuse(request, Reason.FULL)
             self._send(peer, [_wrap(request.client, refusal)])
             return
         own_id = self._new_id()
-        mac, accept = create_accept(request, own_id, self._entropy, _ROOM)
+        mac, accept = acceptor.accept(request, own_id, self._entropy, _ROOM, now)
         ids = own_id, request.client
         connection = Connection(
             *(peer, ids, mac, self._settings, self._owner, now), is_dialled=False
@@ -288,6 +298,10 @@ class Endpoint:
             connection.handle_timeout(now)
             if connection.error:
                 self._end(connection, now)
+
+
+def _secret_of(peer: Hashable) -> LinkSecret:
+    return _OF_CLIENTS if isinstance(peer, LeafPeer) else _OF_NODES
 
 
 def _wrap(connection: int, message: bytes) -> bytes:

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from broker.errors import ProtocolError
-from broker.transport.arq.mac import TAG_BYTES, Mac
+from broker.transport.arq.mac import Mac
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import MOST_SEQUENCES, Group
 from plugins.dcp.event_range import Description
@@ -85,9 +85,10 @@ class GroupReceiver:
             self.unknown += 1
             return
         try:
-            if not group.mac.verify(data):
+            contents = group.mac.remove_tag(data)
+            if contents is None:
                 raise ProtocolError("a packet with a wrong tag")
-            packet = decode(data[:-TAG_BYTES])
+            packet = decode(contents)
             if packet.flags & ~ACKREQ not in (_EVENTS, _UNAVAILABLE):
                 raise ProtocolError(f"a packet to a group with the flags {packet.flags:#x}")
             self._take(group, packet, now)

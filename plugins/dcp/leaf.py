@@ -17,12 +17,14 @@ from broker.event.place import Mark
 from broker.streams.contract import CarriedInterest, FlowBatch
 from broker.streams.leaf_contract import ILeaf, ILeafOwner, LeafContext, LeafRequest
 from broker.streams.links import name_client_links
+from broker.streams.ticket import ClientTicket
 from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.socket.datagram_demultiplexer import TAG_BYTES, derive_tag
 from broker.transport.socket.datagram_transport import Address
 from plugins.dcp.connection import Connection
-from plugins.dcp.control import MOST_CANDIDATES, TicketRenewal
+from plugins.dcp.control import MOST_CANDIDATES, ControlMessage, Offer
 from plugins.dcp.mesh.leaf_gate import TicketRules
+from plugins.dcp.mesh.leaf_proof import is_parent_proven, make_renewal
 from plugins.dcp.mesh.parent_count import MOST_PARENTS
 from plugins.dcp.options import LEAST_MTU, MOST_MTU
 from plugins.dcp.peer_addresses import PeerAddresses
@@ -46,6 +48,17 @@ class _LeafRouter(Router):
 
     last_refusal = ""
 
+    def __init__(self, ticket: ClientTicket, *args: Any, **named: Any) -> None:
+        self.ticket = ticket
+        super().__init__(*args, **named)
+
+    def control_received(self, connection: Connection, message: ControlMessage, now: float) -> None:
+        if isinstance(message, Offer) and not is_parent_proven(self.ticket, connection, message):
+            # Another host than those of the mesh would bring events of its own.
+            self.endpoint.close(connection, "parent not proven", now)
+            return
+        super().control_received(connection, message, now)
+
     def disconnected(self, connection: Connection, now: float) -> None:
         if not connection.is_closed_here:
             self.last_refusal = connection.error
@@ -68,7 +81,7 @@ class DcpLeaf(PeerAddresses):
             raise ProtocolError(f"the description of a mesh: {error}") from None
         self.name, self.origin = request.name, ""
         self.patterns = list(request.patterns)
-        self.ticket = request.ticket
+        self.ticket: ClientTicket | None = request.ticket
         self.tickets = TicketRules()
         self._owner = owner
         self._clock = context.clock
@@ -85,8 +98,8 @@ class DcpLeaf(PeerAddresses):
             mtu=description.mtu, parents=min(request.parents, MOST_PARENTS), children=0, leaves=0
         )
         self._router = _LeafRouter(
-            *(self, settings, lambda size: secrets.token_bytes(size), nodes, context.random),
-            *(context.wall_clock, context.clock.seconds()),
+            *(request.ticket, self, settings, lambda size: secrets.token_bytes(size)),
+            *(nodes, context.random, context.wall_clock, context.clock.seconds()),
             is_root=False,
         )
         self._router.announce(_INTEREST, request.interest, lambda marks: None)
@@ -99,10 +112,10 @@ class DcpLeaf(PeerAddresses):
         paths = self._router.parents.paths
         return [each.candidate.name for each in self._router.parents if each.connection in paths]
 
-    def renew(self, ticket: bytes) -> None:
-        self.ticket = ticket
+    def renew(self, ticket: ClientTicket) -> None:
+        self.ticket = self._router.ticket = ticket
         for parent in self._router.parents:
-            parent.connection.send_control(TicketRenewal(ticket))
+            parent.connection.send_control(make_renewal(ticket, parent.connection))
         self._changed()
 
     def leave(self) -> None:

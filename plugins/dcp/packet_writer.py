@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from broker.transport.arq.mac import TAG_BYTES, Mac
+from broker.transport.arq.link_mac import IMac
 from plugins.dcp.packet import ACKREQ, EXTENDED_BYTES, KEEPALIVE, STREAM, encode_extended
 
 #: Requests whose answer is expected.
@@ -20,10 +20,10 @@ class Asked(NamedTuple):
 
 
 class PacketWriter:
-    def __init__(self, remote_id: int, mac: Mac, mtu: int) -> None:
+    def __init__(self, remote_id: int, mac: IMac, mtu: int) -> None:
         self.sent = 0
         """Packets."""
-        self.room = mtu - EXTENDED_BYTES - TAG_BYTES
+        self.room = mtu - EXTENDED_BYTES - mac.overhead
         """Bytes of a body."""
         self._remote_id = remote_id
         self._mac = mac
@@ -51,6 +51,8 @@ class PacketWriter:
 
     def note_asked(self, kind: int, index: int, an: int, now: float) -> None:
         """Note a request. `kind` is KEEPALIVE; STREAM for that of a packet to a group; or 0."""
+        # Packets with keep-alives come regularly.
+        self._mac.rotate(now)
         key = kind, index, an
         # A repeated packet does not take the place of the oldest request.
         self._asked.pop(key, None)

@@ -70,7 +70,9 @@ class Router:
         self.settings = settings
         self.is_root = is_root
         self.sequences = Sequences()
-        self.endpoint = Endpoint(settings, self, host.send, entropy, host.open_peer)
+        self.endpoint = Endpoint(
+            *(settings, self, host.send, entropy, host.open_peer), is_client=host.ticket is not None
+        )
         self.parents = Parents(
             *(self.sequences, settings, self._take_ranges), is_root=is_root, first_epoch=0
         )

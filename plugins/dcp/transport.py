@@ -25,6 +25,7 @@ from broker.streams.contract import (
 from broker.streams.interest_transport import IInterestTransport, Marks
 from broker.streams.leaf_contract import ILeafServices, ILeafTransport
 from broker.streams.operation import IOperatedTransport
+from broker.streams.ticket import ClientTicket
 from broker.streams.tracing_transport import ITracingTransport, NodePart
 from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.socket.udp import format_address
@@ -54,7 +55,7 @@ class _Host(PeerAddresses):
         self.name, self.origin = context.node, context.origin
         self.patterns = [pattern.text for pattern in context.patterns]
         self.match, self.deliver = context.match, context.receive
-        self.ticket = b""
+        self.ticket: ClientTicket | None = None
         self.tickets = TicketRules(context.instance)
         self.links: ILinks | None = None
         self.leaf_links: ILinks | None = None

@@ -9,7 +9,7 @@ import attrs
 
 from broker.errors import BrokerError, NotConnected, PeerSilent, ProtocolError
 from broker.transport.arq.counters import ArqCounters
-from broker.transport.arq.mac import Mac
+from broker.transport.arq.link_mac import IMac
 from broker.transport.arq.receive_window import ReceiveWindow
 from broker.transport.arq.sender import Sender
 from broker.transport.arq.settings import ArqSettings
@@ -48,8 +48,8 @@ Effect: TypeAlias = SendDown | DeliverUp | WritableChanged | Failed | Ended
 @attrs.define
 class DatagramCounts:
     received: int = 0
-    #: Damaged, or written without the key.
-    forged: int = 0
+    #: Damaged, written without the key, or replayed.
+    dropped: int = 0
 
 
 class ConnectionCore:
@@ -62,7 +62,7 @@ class ConnectionCore:
     def __init__(
         self,
         settings: ArqSettings,
-        mac: Mac,
+        mac: IMac,
         own_id: int,
         peer_id: int,
         room: int,
@@ -109,7 +109,8 @@ class ConnectionCore:
             received=self.datagram_counts.received,
             duplicate=window.duplicates,
             beyond=window.beyond,
-            forged=self.datagram_counts.forged,
+            forged=self.datagram_counts.dropped - self._mac.replayed,
+            replayed=self._mac.replayed,
         )
 
     def submit(self, packets: Sequence[bytes]) -> list[Effect]:
@@ -152,15 +153,17 @@ class ConnectionCore:
         return [] if self.is_over else self._end(Reason.RESET)
 
     def receive(self, datagrams: Sequence[bytes], now: float) -> list[Effect]:
-        """Unauthenticated datagrams are only counted."""
+        """Unauthenticated and replayed datagrams are only counted."""
+        remove_tag = self._mac.remove_tag
         try:
             is_verified = answer = False
             for datagram in datagrams:
-                if len(datagram) < MIN_DATAGRAM_BYTES or not self._mac.verify(datagram):
-                    self.datagram_counts.forged += 1
+                contents = remove_tag(datagram) if len(datagram) >= MIN_DATAGRAM_BYTES else None
+                if contents is None:
+                    self.datagram_counts.dropped += 1
                     continue
                 is_verified = True
-                answer |= self._receive_datagram(datagram, now)
+                answer |= self._receive_datagram(contents, now)
                 if self._peer_reason is not None:
                     return self._end_by_peer(self._peer_reason)
         except BrokerError as error:
@@ -178,6 +181,7 @@ class ConnectionCore:
         if now >= self._received_at + self._settings.liveness:
             silent = f"no datagram arrived for {self._settings.liveness:g} seconds"
             return self._fail(PeerSilent(silent))
+        self._mac.rotate(now)
         datagrams: list[bytes] = []
         if self._feedback_at is not None and now >= self._feedback_at:
             self._request_interval = min(2 * self._request_interval, _MAX_REQUEST_INTERVAL)

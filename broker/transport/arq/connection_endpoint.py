@@ -11,17 +11,18 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionRefusedError, TimeoutError
 from twisted.logger import Logger
 
-from broker.errors import BrokerError, Closed, PeerSilent, VersionMismatch
+from broker.errors import AuthenticationFailed, BrokerError, Closed, PeerSilent, VersionMismatch
 from broker.transport.arq.connection_channel import ConnectionChannel
 from broker.transport.arq.connection_core import ConnectionCore
 from broker.transport.arq.counters import HandshakeCounts
 from broker.transport.arq.handshake import (
-    UNKEYED_MAC,
+    NO_SECRET,
     Acceptor,
     Dialler,
     DialStep,
     Entropy,
     HandshakeRequest,
+    LinkSecret,
     accept_request,
 )
 from broker.transport.arq.settings import ArqSettings
@@ -29,7 +30,6 @@ from broker.transport.arq.wire import (
     DATA,
     HELLO,
     MIN_DATAGRAM_BYTES,
-    NONCE_BYTES,
     OPEN,
     Reason,
     decode_head,
@@ -86,6 +86,7 @@ class ConnectionEndpoint:
         entropy: Entropy,
         max_frame: int,
         describe: Callable[[Address], str] = str,
+        secret: LinkSecret = NO_SECRET,
     ) -> None:
         self.counts = HandshakeCounts()
         #: In datagrams; less than the setting on a small socket.
@@ -97,22 +98,25 @@ class ConnectionEndpoint:
         self._entropy = entropy
         self._max_frame = max_frame
         self._describe = describe
-        self._acceptor = Acceptor(entropy, self.counts)
+        self._secret = secret
+        self._acceptor = Acceptor(entropy, self.counts, secret)
         self._channels: dict[int, ConnectionChannel] = {}
         self._dials: dict[int, _Dial] = {}
         self._half_open: OrderedDict[tuple[Address, int], _HalfOpen] = OrderedDict()
         self._half_open_keys: dict[
             int, tuple[Address, int]
         ] = {}  # own ids, with their keys in `_half_open`
+        self._clients: set[tuple[Address, int]] = set()
+        """Addresses and ids of diallers with a connection."""
         self._closed: dict[int, _ClosedConnection] = {}
         self._closed_order: deque[int] = deque()
         self._timer = DeadlineTimer(clock, self._handle_timeout)
 
     def connect(self, address: Address) -> Deferred[ISocketChannel]:
         """Fails with Twisted's `TimeoutError` or `ConnectionRefusedError`, or with
-        `VersionMismatch`."""
+        `VersionMismatch` or `AuthenticationFailed`."""
         now = self._clock.seconds()
-        dialler = Dialler(self._new_id(), self._entropy(NONCE_BYTES), self.window, now)
+        dialler = Dialler(self._new_id(), self._entropy, self.window, now, self._secret)
         result: Deferred[ISocketChannel] = Deferred(lambda _: self._remove_dial(dialler.client))
         until = now + self._settings.handshake_timeout
         self._dials[dialler.client] = _Dial(dialler, address, result, until)
@@ -154,10 +158,10 @@ class ConnectionEndpoint:
         try:
             if identity in self._dials:
                 self._receive_dial_answer(self._dials[identity], datagram, address)
-            elif kind in (HELLO, OPEN) and UNKEYED_MAC.verify(datagram):
+            elif kind in (HELLO, OPEN):
                 self._receive_request(datagram, address)
             elif identity in self._closed:
-                self._resend_bye(identity)
+                self._resend_bye(identity, len(datagram))
             elif kind >= DATA:
                 self.counts.unknown_connection += 1
             else:
@@ -176,6 +180,9 @@ class ConnectionEndpoint:
     def _accept(self, request: HandshakeRequest, address: Address, now: float) -> None:
         key = (address, request.client)
         half = self._half_open.get(key)
+        if half is None and key in self._clients:
+            # A late OPEN, or a recorded one.
+            return
         if half is None:
             if len(self._channels) >= self._settings.connections:
                 self._transport.send([self._acceptor.refuse(request, Reason.FULL)], address)
@@ -184,19 +191,21 @@ class ConnectionEndpoint:
                 self.counts.dropped_half_open += 1
                 self._drop_half_open(next(iter(self._half_open)))
             core, datagram = accept_request(
-                *(request, self._new_id(), self._entropy),
+                *(self._acceptor, request, self._new_id(), self._entropy),
                 *(self._connection_settings, self._max_frame, now),
             )
             channel = self._create_channel(core, address)
             half = _HalfOpen(channel, datagram, now + self._settings.handshake_timeout)
             self._half_open[key] = half
             self._half_open_keys[core.own_id] = key
+            self._clients.add(key)
             self._arm_timer()
         self._transport.send([half.accept], address)
 
-    def _resend_bye(self, identity: int) -> None:
+    def _resend_bye(self, identity: int, size: int) -> None:
         closed = self._closed[identity]
-        if closed.byes_left:
+        # A stranger must not let this end send more than it has sent itself.
+        if closed.byes_left and size >= len(closed.final_bye):
             closed.byes_left -= 1
             self._transport.send([closed.final_bye], closed.address)
 
@@ -219,16 +228,13 @@ class ConnectionEndpoint:
             self.counts.unknown_connection += 1
             return
         dialler = dial.dialler
-        answer = dialler.receive(datagram)
+        answer = dialler.receive(datagram, self._clock.seconds())
         if answer is DialStep.SEND_NOW:
             self._transport.send([dialler.next_datagram(self._clock.seconds())], address)
             self._arm_timer()
         elif answer is DialStep.REFUSED:
             self._remove_dial(dialler.client)
-            if dialler.reason is Reason.VERSION:
-                dial.result.errback(VersionMismatch(f"{self._describe(address)}: another version"))
-            else:
-                dial.result.errback(ConnectionRefusedError("it has too many connections"))
+            dial.result.errback(self._refusal(dialler.reason, address))
         elif answer is DialStep.ACCEPTED:
             self._remove_dial(dialler.client)
             now = self._clock.seconds()
@@ -236,6 +242,16 @@ class ConnectionEndpoint:
             channel = self._create_channel(core, address)
             channel.prove_key()
             dial.result.callback(channel)
+
+    def _refusal(self, reason: Reason, address: Address) -> Exception:
+        peer = self._describe(address)
+        if reason is Reason.VERSION:
+            return VersionMismatch(f"{peer} has another version of links over UDP")
+        if reason is Reason.SECRET:
+            return AuthenticationFailed(f"{peer} has another secret for links over UDP")
+        if reason is Reason.FULL:
+            return ConnectionRefusedError("it has too many connections")
+        return TimeoutError(string=f"no answer from {address}")
 
     @property
     def _connection_settings(self) -> ArqSettings:
@@ -254,6 +270,7 @@ class ConnectionEndpoint:
     def _channel_ended(self, address: Address, channel: ConnectionChannel) -> None:
         identity = channel.core.own_id
         self._channels.pop(identity, None)
+        self._clients.discard((address, channel.core.peer_id))
         key = self._half_open_keys.pop(identity, None)
         if key is not None:
             del self._half_open[key]
@@ -284,7 +301,7 @@ class ConnectionEndpoint:
         for client, dial in list(self._dials.items()):
             if dial.until <= now:
                 self._remove_dial(client)
-                dial.result.errback(TimeoutError(string=f"no answer from {dial.address}"))
+                dial.result.errback(self._refusal(dial.dialler.reason, dial.address))
             elif dial.dialler.retry_at <= now:
                 self._transport.send([dial.dialler.next_datagram(now)], dial.address)
         self._arm_timer()

@@ -14,12 +14,13 @@ from broker.transport.arq import connection_core
 from broker.transport.arq.connection_core import ConnectionCore, Ended
 from broker.transport.arq.counters import HandshakeCounts
 from broker.transport.arq.handshake import (
-    UNKEYED_MAC,
+    NO_SECRET,
     Acceptor,
     Dialler,
     DialStep,
     Entropy,
     HandshakeRequest,
+    LinkSecret,
     accept_request,
 )
 from broker.transport.arq.settings import ArqSettings
@@ -27,7 +28,6 @@ from broker.transport.arq.wire import (
     DATA,
     HELLO,
     MIN_DATAGRAM_BYTES,
-    NONCE_BYTES,
     OPEN,
     Reason,
     decode_head,
@@ -62,6 +62,7 @@ class ConnectionLayer:
     settings: ArqSettings = ArqSettings(datagram_bytes=1300)
     max_message: int = DEFAULT_MAX_FRAME
     entropy: Entropy = secrets.token_bytes
+    secret: LinkSecret = NO_SECRET
 
     name: ClassVar[str] = "arq"
     version: ClassVar[int] = 1
@@ -95,7 +96,7 @@ class ConnectionLayerCore(LinkPassThrough):
         self.connection: ConnectionCore | None = None
         self._layer = layer
         self._settings = layer.settings
-        self._acceptor = Acceptor(layer.entropy, self.counts)
+        self._acceptor = Acceptor(layer.entropy, self.counts, layer.secret)
         self._dialler: Dialler | None = None
         self._dial_until = 0.0
         self._half_open: _HalfOpen | None = None
@@ -138,12 +139,14 @@ class ConnectionLayerCore(LinkPassThrough):
             return [*effects, ViewChanged(view)] if is_reported else effects
         effects = self._forget()
         # A cookie proves the address of one channel.
-        self._acceptor = Acceptor(self._layer.entropy, self.counts)
+        layer = self._layer
+        self._acceptor = Acceptor(layer.entropy, self.counts, layer.secret)
         if not self._layer.dials:
             return effects
-        client = int.from_bytes(self._layer.entropy(8), "big") or 1
-        nonce = self._layer.entropy(NONCE_BYTES)
-        dialler = self._dialler = Dialler(client, nonce, self._settings.window, now)
+        client = int.from_bytes(layer.entropy(8), "big") or 1
+        dialler = self._dialler = Dialler(
+            *(client, layer.entropy, self._settings.window, now, layer.secret)
+        )
         self._dial_until = now + self._settings.handshake_timeout
         return [*effects, SendDown([dialler.next_datagram(now)])]
 
@@ -192,7 +195,7 @@ class ConnectionLayerCore(LinkPassThrough):
             if half is not None and identity == half.connection.own_id:
                 return self._receive_first(half, datagram, now)
             self.counts.unknown_connection += 1
-        elif kind in (HELLO, OPEN) and UNKEYED_MAC.verify(datagram):
+        elif kind in (HELLO, OPEN):
             answer = self._acceptor.receive(datagram, None, now)
             if isinstance(answer, HandshakeRequest):
                 return self._accept(answer, now)
@@ -204,7 +207,7 @@ class ConnectionLayerCore(LinkPassThrough):
         return []
 
     def _receive_answer(self, dialler: Dialler, datagram: bytes, now: float) -> list[Effect]:
-        step = dialler.receive(datagram)
+        step = dialler.receive(datagram, now)
         if step is DialStep.SEND_NOW:
             return [SendDown([dialler.next_datagram(now)])]
         if step is DialStep.REFUSED:
@@ -227,8 +230,8 @@ class ConnectionLayerCore(LinkPassThrough):
         if half is None or half.connection.peer_id != request.client:
             own_id = int.from_bytes(self._layer.entropy(8), "big") or 1
             connection, accept = accept_request(
-                *(request, own_id, self._layer.entropy, self._settings),
-                *(self._layer.max_message, now),
+                *(self._acceptor, request, own_id, self._layer.entropy),
+                *(self._settings, self._layer.max_message, now),
             )
             until = now + self._settings.handshake_timeout
             half = self._half_open = _HalfOpen(connection, accept, until)

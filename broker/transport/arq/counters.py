@@ -18,6 +18,8 @@ class ArqCounters:
     beyond: int = 0
     forged: int = 0
     """Damaged, or written without the key."""
+    replayed: int = 0
+    """Recorded before, or late by more than the window."""
 
     def plus(self, other: ArqCounters) -> ArqCounters:
         mine, theirs = attrs.astuple(self), attrs.astuple(other)
@@ -36,3 +38,7 @@ class HandshakeCounts:
     dropped_half_open: int = 0
     #: For the limit of connections, or for another version.
     refused: int = 0
+    #: OPEN without a tag by the secret.
+    wrong_secrets: int = 0
+    #: Accepted connections of version 1.
+    old_versions: int = 0

@@ -141,15 +141,17 @@ class GroupCore:
         effects: list[Effect] = []
         touched: dict[int, None] = {}
         for datagram, address in batch:
-            if len(datagram) < MIN_DATAGRAM_BYTES or not self._mac.verify(datagram):
+            is_whole = len(datagram) >= MIN_DATAGRAM_BYTES
+            contents = self._mac.remove_tag(datagram) if is_whole else None
+            if contents is None:
                 self.counts.forged += 1
                 continue
-            kind, session = decode_head(datagram)
+            kind, session = decode_head(contents)
             try:
                 if session == self._session:
-                    effects += self._receive_own_session(kind, datagram, address, now)
+                    effects += self._receive_own_session(kind, contents, address, now)
                 elif session not in self._ended_sessions:
-                    effects += self._receive_from_sender(kind, session, datagram, address, now)
+                    effects += self._receive_from_sender(kind, session, contents, address, now)
                     touched[session] = None
             except BrokerError:
                 self.counts.malformed += 1

@@ -41,7 +41,7 @@ class GroupSender:
         self._settings = settings
         self._mac = mac
         self._session = session
-        self._fragmenter = Fragmenter(settings.datagram_bytes - DATA_OVERHEAD)
+        self._fragmenter = Fragmenter(settings.datagram_bytes - DATA_OVERHEAD - mac.overhead)
         size = settings.datagram_bytes
         self._pacer = Pacer(constant_rate(settings.rate, size), now)
         self._repair_pacer = Pacer(constant_rate(settings.repair_rate, size), now)

@@ -12,26 +12,36 @@ _NO_KEY = b""
 
 
 class Mac:
-    """The tag at the end of each datagram: keyed BLAKE2b, truncated to 64 bits (T41).
+    """The tag at the end of each datagram of a group: keyed BLAKE2b, by default of 64 bits (T41).
 
     Truncation is safe: a forger has one try for each datagram, and gains one datagram. The tag does
-    not encrypt. It does not protect against an attacker that reads the path during the handshake.
+    not encrypt. All members share the key, so a tag proves membership only, and a recorded datagram
+    has a valid one. `broker.transport.arq.link_mac` has the tags of links.
     """
 
-    def __init__(self, key: bytes = _NO_KEY) -> None:
+    replayed = 0
+    binding = b""
+
+    def __init__(self, key: bytes = _NO_KEY, *, tag_bytes: int = TAG_BYTES) -> None:
+        self.overhead = tag_bytes
         # Absorbing the key costs as much as 128 bytes of a datagram.
-        self._keyed_state = blake2b(key=key, digest_size=TAG_BYTES, person=b"xmlbroker-tag")
+        self._keyed_state = blake2b(key=key, digest_size=tag_bytes, person=b"xmlbroker-tag")
 
     def add_tag(self, contents: bytes) -> bytes:
         state = self._keyed_state.copy()
         state.update(contents)
         return contents + state.digest()
 
-    def verify(self, datagram: bytes) -> bool:
-        state = self._keyed_state.copy()
+    def remove_tag(self, datagram: bytes) -> bytes | None:
+        """Return the contents, or None for a wrong tag."""
         # A copy of a datagram costs less than a memoryview.
-        state.update(datagram[:-TAG_BYTES])
-        return compare_digest(state.digest(), datagram[-TAG_BYTES:])
+        contents = datagram[: -self.overhead]
+        state = self._keyed_state.copy()
+        state.update(contents)
+        return contents if compare_digest(state.digest(), datagram[-self.overhead :]) else None
+
+    def rotate(self, now: float) -> None:
+        """Do nothing: all members have one key."""
 
 
 def derive_connection_key(

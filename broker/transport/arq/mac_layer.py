@@ -8,7 +8,7 @@ from typing import ClassVar
 import attrs
 from zope.interface import implementer
 
-from broker.transport.arq.mac import TAG_BYTES, Mac, derive_layer_key
+from broker.transport.arq.mac import Mac, derive_layer_key
 from broker.transport.effects import Consumed, DeliverUp, Effect, SendDown
 from broker.transport.layer import ILinkLayer, LinkPassThrough, Property
 
@@ -47,8 +47,8 @@ class MacCore(LinkPassThrough):
         return [SendDown([self._mac.add_tag(each) for each in packets])]
 
     def receive(self, packets: Sequence[bytes], now: float) -> list[Effect]:
-        verify = self._mac.verify
-        genuine = [each[:-TAG_BYTES] for each in packets if len(each) >= TAG_BYTES and verify(each)]
+        opened = map(self._mac.remove_tag, packets)
+        genuine = [each for each in opened if each is not None]
         forged = len(packets) - len(genuine)
         self.forged += forged
         effects: list[Effect] = [Consumed(forged)] if forged else []

@@ -8,7 +8,7 @@ import attrs
 
 from broker.errors import ProtocolError
 from broker.transport.arq.fragmentation import Fragmenter
-from broker.transport.arq.mac import Mac
+from broker.transport.arq.link_mac import IMac
 from broker.transport.arq.pacer import Pacer
 from broker.transport.arq.round_trip import RoundTrip
 from broker.transport.arq.settings import ArqSettings
@@ -26,7 +26,7 @@ _MAX_DOUBLINGS = 4
 
 @attrs.define
 class _Sent:
-    datagram: bytes
+    contents: bytes  # without a tag: a repeated datagram has a new one
     at: float
     count: int  # until then, with this one
     is_retransmitted: bool = False  # no round-trip sample then (Karn)
@@ -39,7 +39,7 @@ class Sender:
     the queue of unsent packets.
     """
 
-    def __init__(self, settings: ArqSettings, mac: Mac, peer: int, limit: int, now: float) -> None:
+    def __init__(self, settings: ArqSettings, mac: IMac, peer: int, limit: int, now: float) -> None:
         self.in_flight_bytes = 0
         #: Reported by the receiver.
         self.lost = 0
@@ -50,7 +50,7 @@ class Sender:
         self._peer = peer
         self._ack_delay = settings.ack_delay
         self._limit = limit
-        self._fragmenter = Fragmenter(settings.datagram_bytes - DATA_OVERHEAD)
+        self._fragmenter = Fragmenter(settings.datagram_bytes - DATA_OVERHEAD - mac.overhead)
         self._highest = 0
         self._acked = 0
         self._sent_count = 0  # with repetitions
@@ -94,9 +94,10 @@ class Sender:
                 sent.at = now
                 sent.is_retransmitted = True
                 self.retransmitted += 1
-                datagram = sent.datagram
+                contents = sent.contents
             else:
-                datagram = self._next_datagram(now)
+                contents = self._next_contents(now)
+            datagram = self._mac.add_tag(contents)
             pace.record_sent(len(datagram))
             self._sent_count += 1
             datagrams.append(datagram)
@@ -114,7 +115,7 @@ class Sender:
         # Otherwise the receiver has no room.
         progress = report.received > self._acked or report.limit > self._limit or report.missing
         for number in range(self._acked + 1, report.received + 1):
-            self.in_flight_bytes -= len(self._in_flight.pop(number).datagram)
+            self.in_flight_bytes -= len(self._in_flight.pop(number).contents)
             self._to_retransmit.pop(number, None)
         self._acked = report.received
         self._limit = max(self._limit, report.limit)
@@ -146,17 +147,17 @@ class Sender:
             return False
         return bool(self._fragmenter) or (self._is_ending and not self._end_number)
 
-    def _next_datagram(self, now: float) -> bytes:
+    def _next_contents(self, now: float) -> bytes:
         start, packet, parts = (
             self._fragmenter.next_fragment() if self._fragmenter else (NO_START, 0, [])
         )
         self._highest += 1
         if not parts:
             self._end_number = self._highest
-        datagram = self._mac.add_tag(encode_data(self._peer, self._highest, start, packet, parts))
-        self._in_flight[self._highest] = _Sent(datagram, now, self._sent_count + 1)
-        self.in_flight_bytes += len(datagram)
-        return datagram
+        contents = encode_data(self._peer, self._highest, start, packet, parts)
+        self._in_flight[self._highest] = _Sent(contents, now, self._sent_count + 1)
+        self.in_flight_bytes += len(contents)
+        return contents
 
     def _measure(self, report: Feedback, now: float) -> None:
         if report.highest <= self._measured:

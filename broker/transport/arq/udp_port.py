@@ -12,6 +12,7 @@ from twisted.logger import Logger
 
 from broker.errors import Closed
 from broker.transport.arq.connection_endpoint import ConnectionEndpoint
+from broker.transport.arq.handshake import NO_SECRET, LinkSecret
 from broker.transport.arq.settings import ArqSettings
 from broker.transport.socket.contract import DEFAULT_MAX_FRAME, ISocketChannel
 from broker.transport.socket.datagram_socket import DatagramSocket
@@ -36,12 +37,14 @@ class UdpPort:
         on_connect: Callable[[ISocketChannel], None],
         settings: ArqSettings = ArqSettings(),  # noqa: B008  # frozen
         max_frame: int = DEFAULT_MAX_FRAME,
+        secret: LinkSecret = NO_SECRET,
     ) -> None:
         self.udp = UdpSocket(reactor, interface, port)
         self._reactor = reactor
         self._on_connect = on_connect
         self._settings = settings
         self._max_frame = max_frame
+        self._secret = secret
         self._endpoint: ConnectionEndpoint | None = None
 
     @property
@@ -70,7 +73,7 @@ class UdpPort:
         self.udp.start()
         endpoint = self._endpoint = ConnectionEndpoint(
             *(self._reactor, self.udp.socket, self._on_connect, self._settings),
-            *(secrets.token_bytes, self._max_frame, format_address),
+            *(secrets.token_bytes, self._max_frame, format_address, self._secret),
         )
         self._limit_window(self.udp.socket, endpoint)
         self.udp.users.set_untagged_user(endpoint.datagrams_received)

@@ -1,7 +1,7 @@
 """The datagrams of connections and groups.
 
-Each starts with its kind (u8) and an id (u64), and ends with a tag of 8 bytes. Numbers are unsigned
-and big-endian. `docs/protocols/arq.md` has the table.
+Each starts with its kind (u8) and an id (u64). A tag is at the end, which is added and removed
+elsewhere. Numbers are unsigned and big-endian. `docs/protocols/arq.md` has the table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import attrs
 from broker.errors import ProtocolError
 from broker.transport.arq.mac import TAG_BYTES
 
-VERSION = 1
+VERSION = 2
+#: Without a secret, keys of each direction, and counters.
+OLD_VERSION = 1
 
 HELLO = 1
 COOKIE = 2
@@ -35,13 +37,15 @@ NONCE_BYTES = 16
 COOKIE_BYTES = 24
 
 _HEAD = struct.Struct(">BQ")
+HEAD_BYTES = _HEAD.size
 _DATA = struct.Struct(">BQQHI")
 _FEEDBACK = struct.Struct(">BQQQQQIH")
 _NUMBERED = struct.Struct(">BQQ")
 _CODED = struct.Struct(">BQB")
 _RANGE = struct.Struct(">HH")
 
-DATA_OVERHEAD = _DATA.size + TAG_BYTES
+#: Bytes around the piece of a DATA, without the tag.
+DATA_OVERHEAD = _DATA.size
 #: No packet begins in the datagram.
 NO_START = 0xFFFF
 #: They fit into the smallest datagram.
@@ -58,6 +62,8 @@ class Reason(enum.IntEnum):
     RESET = 1
     FULL = 2
     VERSION = 3
+    #: The OPEN has no tag by the secret of the listener.
+    SECRET = 4
 
 
 @attrs.frozen
@@ -91,8 +97,8 @@ def decode_head(datagram: bytes) -> tuple[int, int]:
 
 
 def contents_of(datagram: bytes) -> bytes:
-    """Return the bytes between head and tag."""
-    return datagram[_HEAD.size : -TAG_BYTES]
+    """Return the bytes behind the head."""
+    return datagram[_HEAD.size :]
 
 
 def encode_plain(kind: int, identity: int, contents: bytes) -> bytes:
@@ -107,10 +113,10 @@ def encode_data(
 
 def decode_data(datagram: bytes) -> Data:
     """Raises `ProtocolError`."""
-    if len(datagram) <= DATA_OVERHEAD - 1:
+    if len(datagram) < _DATA.size:
         raise ProtocolError(f"DATA of {len(datagram)} bytes")
     _, _, number, start, packet = _DATA.unpack_from(datagram)
-    piece = datagram[_DATA.size : -TAG_BYTES]
+    piece = datagram[_DATA.size :]
     if start != NO_START and start >= len(piece):
         raise ProtocolError(f"DATA of {len(piece)} bytes with a packet start at {start}")
     return Data(number, start, packet, piece)
@@ -134,10 +140,10 @@ def encode_feedback(identity: int, content: Feedback) -> bytes:
 
 def decode_feedback(datagram: bytes) -> Feedback:
     """Raises `ProtocolError`."""
-    if len(datagram) < _FEEDBACK.size + TAG_BYTES:
+    if len(datagram) < _FEEDBACK.size:
         raise ProtocolError(f"FEEDBACK of {len(datagram)} bytes")
     _, _, received, limit, newest, arrived, held, count = _FEEDBACK.unpack_from(datagram)
-    missing = _decode_ranges(datagram[_FEEDBACK.size : -TAG_BYTES], count, received)
+    missing = _decode_ranges(datagram[_FEEDBACK.size :], count, received)
     if limit < received or newest < received:
         raise ProtocolError("FEEDBACK with a limit or highest number below the acknowledged one")
     return Feedback(received, limit, newest, held / 1e6, arrived, missing)
@@ -149,9 +155,9 @@ def encode_numbered(kind: int, identity: int, number: int, contents: bytes = b""
 
 def decode_numbered(datagram: bytes) -> tuple[int, bytes]:
     """Raises `ProtocolError`."""
-    if len(datagram) < _NUMBERED.size + TAG_BYTES:
+    if len(datagram) < _NUMBERED.size:
         raise ProtocolError(f"a datagram of {len(datagram)} bytes without its number")
-    return _NUMBERED.unpack_from(datagram)[2], datagram[_NUMBERED.size : -TAG_BYTES]
+    return _NUMBERED.unpack_from(datagram)[2], datagram[_NUMBERED.size :]
 
 
 def encode_bye(identity: int, reason: Reason) -> bytes:
@@ -164,7 +170,7 @@ def encode_refuse(identity: int, reason: Reason) -> bytes:
 
 def decode_reason(datagram: bytes) -> Reason:
     """Raises `ProtocolError`."""
-    if len(datagram) != _CODED.size + TAG_BYTES or datagram[_HEAD.size] > max(Reason):
+    if len(datagram) != _CODED.size or datagram[_HEAD.size] > max(Reason):
         raise ProtocolError("a BYE or REFUSE without a known reason")
     return Reason(datagram[_HEAD.size])
 

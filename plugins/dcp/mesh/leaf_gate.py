@@ -1,7 +1,7 @@
 """Admission of clients to a mesh by their tickets (DCP D5, T41).
 
-A connection over the links to clients is a stranger's until its join shows a ticket. A node needs
-no ticket: its links have the tag of the network.
+A connection over the links to clients is a stranger's until its join shows a ticket, with a proof
+for this connection. A node needs no ticket: its links have the tag of the network.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import attrs
 from msgspec.structs import replace
 
 from broker.errors import AuthenticationFailed
-from broker.streams.ticket import LEEWAY_SECONDS, Ticket, read_ticket
+from broker.event.envelope import SecurityLevel
+from broker.streams.ticket import LEEWAY_SECONDS, ClientTicket, Ticket, read_ticket
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import ControlMessage, Interest, Join, TicketRenewal
 from plugins.dcp.endpoint import Endpoint
@@ -91,19 +92,22 @@ class LeafGate:
         return message
 
     def _check_join(self, connection: Connection, join: Join, now: float) -> Join | None:
-        found = self._read(join.ticket)
+        found = self._read(join.ticket, join.proof, connection)
         if isinstance(found, Ticket) and len(self._tickets) >= self._most_leaves:
             found = "capacity"
         if isinstance(found, str):
             self._refuse(connection, found, now)
             return None
         self._accept(connection, found, now)
-        return replace(join, level=0, clearance=min(join.clearance, found.clearance), ticket=b"")
+        # The links are not encrypted.
+        rank = min(join.clearance, found.clearance, SecurityLevel.MED.rank)
+        proof = ClientTicket.derive(join.ticket, self._rules.key).prove_parent(connection.binding)
+        return replace(join, level=0, clearance=rank, ticket=b"", proof=proof)
 
     def _renew(
         self, connection: Connection, ticket: Ticket | None, message: TicketRenewal, now: float
     ) -> None:
-        found = self._read(message.ticket)
+        found = self._read(message.ticket, message.proof, connection)
         if isinstance(found, str):
             self._refuse(connection, found, now)
         elif ticket is None or replace(found, expires=ticket.expires) != ticket:
@@ -118,8 +122,8 @@ class LeafGate:
         left = (ticket.expires - self._wall_clock()) / 1000 + LEEWAY_SECONDS
         self._expiry[connection] = now + left
 
-    def _read(self, data: bytes) -> Ticket | str:
-        """Return a valid ticket, or the reason of a refusal."""
+    def _read(self, data: bytes, proof: bytes, connection: Connection) -> Ticket | str:
+        """Return a valid ticket of the client itself, or the reason of a refusal."""
         if not data:
             return "ticket missing"
         try:
@@ -130,7 +134,8 @@ class LeafGate:
             return "ticket of another mesh"
         if ticket.expires + LEEWAY_SECONDS * 1000 <= self._wall_clock():
             return "ticket expired"
-        return ticket
+        client = ClientTicket.derive(data, self._rules.key)
+        return ticket if client.is_client(connection.binding, proof) else "ticket not proven"
 
     def _refuse(self, connection: Connection, reason: str, now: float) -> None:
         self.refusals[reason] = self.refusals.get(reason, 0) + 1

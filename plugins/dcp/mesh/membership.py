@@ -32,6 +32,7 @@ from plugins.dcp.leaf_peer import LeafPeer
 from plugins.dcp.mesh.admission import Admission
 from plugins.dcp.mesh.alarms import BEACON_SECONDS, describe_cycle, find_alarms, joint_alarms
 from plugins.dcp.mesh.beacons import Beacons
+from plugins.dcp.mesh.leaf_proof import make_join
 from plugins.dcp.mesh.parent_count import ParentCount
 from plugins.dcp.mesh.peers import IPeers
 from plugins.dcp.mesh.reinitialisation import Reinitialisation
@@ -161,9 +162,8 @@ class Membership:
 
     def connected(self, connection: Connection, now: float) -> None:
         if connection.is_dialled:
-            host, settings, level = self._host, self._settings, self._fixed_level or 0
-            join = Join(host.name, level, settings.clearance, host.ticket, settings.multicast)
-            connection.send_control(join)
+            level = self._fixed_level or 0
+            connection.send_control(make_join(self._host, self._settings, level, connection))
 
     def rebalance(self, now: float) -> None:
         """Search for better parents. The present ones end when the new ones have proven
@@ -251,7 +251,7 @@ class Membership:
             connection.send_control(Refused(reason, children))
             return
         diversity = tuple(sorted(self.diversity.items()))
-        connection.send_control(Offer(self._host.name, self.level, diversity, children))
+        connection.send_control(Offer(self._host.name, self.level, diversity, children, join.proof))
 
     def _admit(self, connection: Connection, message: Interest) -> None:
         level = self.level

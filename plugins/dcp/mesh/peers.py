@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Protocol
 
+from broker.streams.ticket import ClientTicket
+
 
 class IPeers(Protocol):
     """Addresses of nodes, as control messages carry them."""
 
     name: str
-    ticket: bytes
-    """Of a client; empty at a node."""
+    ticket: ClientTicket | None
+    """Of a client; None at a node."""
 
     def describe_peer(self, peer: Hashable) -> str:
         """Return the address of a peer, as `find_peer` takes it."""

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from broker.streams.contract import CarriedEvent
-from broker.transport.arq.mac import TAG_BYTES, Mac
+from broker.transport.arq.mac import Mac
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import ControlMessage, SequenceStart
 from plugins.dcp.event_range import Description, EventRange, SequenceKey
@@ -207,5 +207,6 @@ class Pipe:
 
 def read(data: bytes) -> Packet:
     """Return a packet that an end has written."""
-    assert MAC.verify(data)
-    return decode(data[:-TAG_BYTES])
+    contents = MAC.remove_tag(data)
+    assert contents is not None
+    return decode(contents)

@@ -23,6 +23,7 @@ class RecordingConnection(Connection):
             *(peer, (number, number + 1_000), MAC, settings, owner or Owner(settings), 0.0),
             is_dialled=is_dialled,
         )
+        self.binding = b"link %d" % number
         self.messages: list[ControlMessage] = []
         self.nacks: list[tuple[SequenceKey, Nack]] = []
         self.probes = 0

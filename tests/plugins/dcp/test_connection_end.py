@@ -218,6 +218,6 @@ def test_a_forged_fin_ends_nothing() -> None:
     pipe = Pipe()
     pipe.parent.close("leaving", pipe.now)
     (data,) = pipe.parent.flush(pipe.now)
-    assert MAC.verify(data)
+    assert MAC.remove_tag(data) is not None
     pipe.child.receive(data[:-1] + bytes([data[-1] ^ 1]), pipe.now)
     assert pipe.child.error == "" and pipe.child.malformed == 1

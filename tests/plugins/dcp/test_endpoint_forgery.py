@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from broker.transport.arq.counters import HandshakeCounts
 from broker.transport.arq.handshake import (
+    UNKEYED_MAC,
     Acceptor,
     Dialler,
     DialStep,
     HandshakeRequest,
-    create_accept,
 )
+from broker.transport.arq.link_mac import KEY_BYTES, LINK_TAG_BYTES
 from broker.transport.arq.mac import TAG_BYTES
-from broker.transport.arq.wire import NONCE_BYTES, OPEN, REFUSE, Reason, decode_reason
+from broker.transport.arq.wire import OPEN, REFUSE, Reason, decode_reason
 from plugins.dcp.endpoint import Endpoint
 from plugins.dcp.packet import decode
 from plugins.dcp.settings import DcpSettings
@@ -52,7 +53,8 @@ def test_a_request_without_a_proven_address_stores_nothing() -> None:
     node = network["p"]
     node.endpoint.receive("elsewhere", request, network.now)
     contents = decode(request).body
-    for place in range(len(contents) - TAG_BYTES - 24, len(contents) - TAG_BYTES):
+    behind = KEY_BYTES + LINK_TAG_BYTES
+    for place in range(len(contents) - behind - 24, len(contents) - behind):
         forged = bytearray(contents)
         forged[place] ^= 1
         node.endpoint.receive("d", wrap(bytes(forged)), network.now)
@@ -70,19 +72,23 @@ def test_cookies_expire() -> None:
     assert node.connections == [] and node.endpoint.counts.bad_cookies == 1
 
 
+def of_version(version: int, hello: bytes) -> bytes:
+    return UNKEYED_MAC.add_tag(hello[:9] + bytes([version]) + hello[10:-TAG_BYTES])
+
+
 def test_a_request_of_another_version_is_refused() -> None:
     network = Network("p")
-    hello = Dialler(5, bytes(NONCE_BYTES), 0, 0.0).next_datagram(0.0)
-    network["p"].endpoint.receive("c", wrap(hello[:9] + b"\x09" + hello[10:]), 0.0)
+    hello = Dialler(5, bytes, 0, 0.0).next_datagram(0.0)
+    network["p"].endpoint.receive("c", wrap(of_version(9, hello)), 0.0)
     (answer,) = network["p"].sent
     assert decode(answer).connection == 5 and decode(answer).body[0] == REFUSE
-    assert decode_reason(decode(answer).body) == Reason.VERSION
+    assert decode_reason(decode(answer).body[:-TAG_BYTES]) == Reason.VERSION
     assert network["p"].connections == []
 
 
 def test_the_cookie_is_shorter_than_its_request() -> None:
     network = Network("p")
-    hello = wrap(Dialler(5, bytes(NONCE_BYTES), 0, 0.0).next_datagram(0.0))
+    hello = wrap(Dialler(5, bytes, 0, 0.0).next_datagram(0.0))
     network["p"].endpoint.receive("c", hello, 0.0)
     assert [len(data) < len(hello) for data in network["p"].sent] == [True]
 
@@ -90,11 +96,11 @@ def test_the_cookie_is_shorter_than_its_request() -> None:
 # ------------------------------------------------------------------ ids above 32 bits
 
 
-@pytest.mark.parametrize("version", [1, 9])
+@pytest.mark.parametrize("version", [1, 2, 9])
 def test_a_first_request_with_a_large_id_is_malformed(version: int) -> None:
     node = Network("p")["p"]
-    hello = Dialler(2**32 + 5, bytes(NONCE_BYTES), 0, 0.0).next_datagram(0.0)
-    node.endpoint.receive("c", wrap(hello[:9] + bytes([version]) + hello[10:]), 0.0)
+    hello = Dialler(2**32 + 5, bytes, 0, 0.0).next_datagram(0.0)
+    node.endpoint.receive("c", wrap(of_version(version, hello)), 0.0)
     assert node.sent == [] and node.endpoint.counts.malformed == 1
 
 
@@ -103,9 +109,9 @@ def test_a_request_with_a_cookie_and_a_large_id_is_malformed() -> None:
     # It has the secret of the node: cookies for such ids are not sent.
     acceptor = Acceptor(Random("p").randbytes, HandshakeCounts())
     for client in (2**32, 2**64 - 1):
-        dialler = Dialler(client, bytes(NONCE_BYTES), 0, 0.0)
+        dialler = Dialler(client, bytes, 0, 0.0)
         cookie = acceptor.receive(dialler.next_datagram(0.0), "c", 0.0)
-        assert isinstance(cookie, bytes) and dialler.receive(cookie) is DialStep.SEND_NOW
+        assert isinstance(cookie, bytes) and dialler.receive(cookie, 0.0) is DialStep.SEND_NOW
         node.endpoint.receive("c", wrap(dialler.next_datagram(0.0)), 0.0)
     assert node.endpoint.counts.malformed == 2 and node.endpoint.counts.bad_cookies == 0
     assert node.connections == [] and node.sent == []
@@ -122,7 +128,7 @@ def answer_dial(own_id: int) -> Node:
     node.endpoint.receive("p", wrap(cookie, client), 0.0)
     request = acceptor.receive(decode(node.sent[-1]).body, "c", 0.0)
     assert isinstance(request, HandshakeRequest)
-    _, accept = create_accept(request, own_id, Random(1).randbytes, 0)
+    _, accept = acceptor.accept(request, own_id, Random(1).randbytes, 0, 0.0)
     node.endpoint.receive("p", wrap(accept, client), 0.0)
     node.endpoint.flush(0.0)
     return node

@@ -11,6 +11,7 @@ from broker.errors import BadQuery
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch
+from broker.streams.ticket import ClientTicket
 from broker.testing.datagram_network import DatagramFaults, DatagramNetwork, MemoryDatagramSocket
 from broker.testing.killable import KillableClock
 from broker.testing.virtual_time import VirtualTime
@@ -228,7 +229,8 @@ class MeshNode:
     def __init__(self, mesh: Mesh, name: str, settings: DcpSettings, *, is_root: bool) -> None:
         self.name = name
         self.origin = f"log-of-{name}"
-        self.ticket, self.tickets = b"", TicketRules()
+        self.ticket: ClientTicket | None = None
+        self.tickets = TicketRules()
         self.patterns = [PATTERN]
         self.is_root = is_root
         self.is_alive = True

@@ -13,7 +13,7 @@ from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch
 from broker.streams.leaf_contract import LeafContext, LeafRequest
-from broker.streams.ticket import Ticket, derive_ticket_key, sign_ticket
+from broker.streams.ticket import ClientTicket, Ticket, derive_ticket_key, sign_ticket
 from broker.testing.transport_case import TransportCase
 from broker.testing.transport_network import INSTANCE, PATTERN, TransportNetwork
 from plugins.dcp.leaf import DcpLeaf
@@ -78,7 +78,7 @@ class TestTickets(TransportCase, unittest.TestCase):
             stack=INSTANCE,
             patterns=[PATTERN],
             description={"addresses": [address_of(0)], "mtu": 1_400},
-            ticket=ticket,
+            ticket=ClientTicket.derive(ticket, derive_ticket_key(SECRET)),
             interest=CarriedInterest(StreamPattern.parse(pattern), "true()", {}),
             parents=1,
         )

@@ -12,6 +12,7 @@ from broker.testing.datagram_network import DatagramFaults, DatagramNetwork, Mem
 from broker.transport.arq import ArqSettings
 from broker.transport.arq.connection_channel import ConnectionChannel
 from broker.transport.arq.connection_endpoint import ConnectionEndpoint
+from broker.transport.arq.handshake import NO_SECRET, LinkSecret
 from broker.transport.socket import ISocketReceiver
 from broker.transport.socket.contract import ISocketChannel
 
@@ -62,6 +63,7 @@ class Pair:
         seed: int,
         faults: DatagramFaults | None = None,
         settings: ArqSettings | None = None,
+        secrets: tuple[LinkSecret, LinkSecret] = (NO_SECRET, NO_SECRET),
     ) -> None:
         self.clock = Clock()
         self.random = Random(seed)
@@ -71,15 +73,15 @@ class Pair:
         self.dialled: list[ISocketChannel] = []
         self.failures: list[Failure] = []
         self.wires: list[MemoryDatagramSocket] = []
-        self.here = self.endpoint(HERE)
-        self.there = self.endpoint(THERE)
+        self.here = self.endpoint(HERE, secrets[0])
+        self.there = self.endpoint(THERE, secrets[1])
 
-    def endpoint(self, address: tuple[str, int]) -> ConnectionEndpoint:
+    def endpoint(self, address: tuple[str, int], secret: LinkSecret) -> ConnectionEndpoint:
         wire = self.network.bind(address, lambda batch: endpoint.datagrams_received(batch))
         self.wires.append(wire)
         endpoint = ConnectionEndpoint(
             *(self.clock, wire, self.accepted.append, self.settings),
-            *(self.random.randbytes, MAX_FRAME),
+            *(self.random.randbytes, MAX_FRAME, str, secret),
         )
         return endpoint
 

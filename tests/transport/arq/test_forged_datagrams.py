@@ -42,7 +42,7 @@ def test_forged_control_messages_change_nothing_and_are_counted() -> None:
     ]
     outside.send(forged, THERE)
     pair.run(lambda: False, 1.0)
-    assert there.core.datagram_counts.forged == len(forged)
+    assert there.core.datagram_counts.dropped == len(forged)
     assert heard == []
     here.channel.send([b"after"])
     pair.run(lambda: bool(there.packets), 1.0)
@@ -53,18 +53,18 @@ def test_forged_control_messages_change_nothing_and_are_counted() -> None:
 def test_every_flipped_bit_is_noticed() -> None:
     seal = Mac(b"key")
     datagram = seal.add_tag(wire.encode_data(1, 2, 0, 3, [b"some packet"]))
-    assert seal.verify(datagram)
+    assert seal.remove_tag(datagram) == datagram[:-8]
     for place in range(len(datagram) * 8):
         damaged = bytearray(datagram)
         damaged[place // 8] ^= 1 << place % 8
-        assert not seal.verify(bytes(damaged))
+        assert seal.remove_tag(bytes(damaged)) is None
 
 
 def test_a_flood_of_handshakes_leaves_no_state_and_is_not_amplified() -> None:
     pair = Pair(0)
     outside, heard = stranger(pair)
     for number in range(1, 1001):
-        dialler = Dialler(number, pair.random.randbytes(16), 100, 0.0)
+        dialler = Dialler(number, pair.random.randbytes, 100, 0.0)
         outside.send([dialler.next_datagram(0.0)], THERE)
     pair.run(lambda: False, 1.0)
     assert len(heard) == 1000
@@ -76,10 +76,10 @@ def test_a_flood_of_handshakes_leaves_no_state_and_is_not_amplified() -> None:
 def test_a_cookie_of_another_address_or_another_time_proves_nothing() -> None:
     pair = Pair(0)
     outside, heard = stranger(pair)
-    dialler = Dialler(7, bytes(16), 100, 0.0)
+    dialler = Dialler(7, bytes, 100, 0.0)
     outside.send([dialler.next_datagram(0.0)], THERE)
     pair.run(lambda: bool(heard), 1.0)
-    dialler.receive(heard[0])
+    dialler.receive(heard[0], 0.0)
     opening = dialler.next_datagram(0.0)
     pair.network.bind(("spoofed", 4), lambda batch: None).send([opening], THERE)
     pair.run(lambda: False, 1.0)
@@ -100,12 +100,12 @@ def test_half_open_connections_are_bounded_and_do_not_stop_honest_ones() -> None
         for datagram, _ in batch:  # type: ignore[attr-defined]
             dialler = diallers[wire.decode_head(datagram)[1]]
             if wire.decode_head(datagram)[0] == wire.COOKIE:
-                dialler.receive(datagram)
+                dialler.receive(datagram, 0.0)
                 outside.send([dialler.next_datagram(0.0)], THERE)
 
     outside = pair.network.bind(STRANGER, hears)
     for number in range(1, 101):
-        diallers[number] = Dialler(number, pair.random.randbytes(16), 100, 0.0)
+        diallers[number] = Dialler(number, pair.random.randbytes, 100, 0.0)
         outside.send([diallers[number].next_datagram(0.0)], THERE)
     pair.run(lambda: pair.there.counts.dropped_half_open == 90, 1.0)
     assert len(pair.there._half_open) == len(pair.there._channels) == 10

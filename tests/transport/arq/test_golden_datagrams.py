@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+import pytest
+
 from broker.testing.datagram_network import Address, DatagramNetwork
 from broker.transport.arq import FragmentationLayer, MacLayer
 from broker.transport.effects import SendDown
@@ -31,7 +33,8 @@ def kinds(carried: list[bytes]) -> list[int]:
     return [datagram[0] for datagram in carried]
 
 
-def test_a_connection_with_its_handshake_and_end() -> None:
+def carry_connection() -> list[bytes]:
+    """Return the datagrams of a connection with its handshake and end."""
     pair = Pair(1)
     carried = record(pair.network)
     here, there = (User(channel) for channel in pair.connected())
@@ -42,6 +45,26 @@ def test_a_connection_with_its_handshake_and_end() -> None:
     here.channel.close()
     pair.run(lambda: bool(here.losses and there.losses), 5.0)
     assert kinds(carried) == [1, 2, 3, 4, 8, 7, 6, 6, 6, 6, 6, 9]
+    return carried
+
+
+def test_a_connection_of_version_2() -> None:
+    carried = carry_connection()
+    assert [len(each) for each in carried[:6]] == [70, 41, 110, 85, 41, 71]
+    assert carried[0].hex() == (
+        "010000000000000000028c2e0718822ce47ca8c74107e66cb0e4b2b3f4d58d82ca63000004000000"
+        "00000000000000000000000000000000000000000000394edcd2274bd74e"
+    )
+    assert carried[6].hex() == (
+        "06fed8b6b8357e44cd000000000000000100000000000000000002686900000000000000015296d1"
+        "b0bcb5495980dc5e5a27d13e97"
+    )
+    assert digest(carried) == "9320b9e24811ad86d76f39d19ac5e065d261cfa6d92f43d59ce6115e68341ae7"
+
+
+def test_a_connection_of_version_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.transport.arq.handshake.VERSION", 1)
+    carried = carry_connection()
     assert carried[0].hex() == (
         "010000000000000000018c2e0718822ce47ca8c74107e66cb0e4b2b3f4d58d82ca63000004000000"
         "000000000000000000000000000000000000000000009760739dba459840"

@@ -6,10 +6,19 @@ from typing import Any, cast
 
 import pytest
 
-from broker.streams.ticket import LEEWAY_SECONDS, Ticket, sign_ticket
-from plugins.dcp.control import ControlMessage, Interest, Join, Leaving, TicketRenewal
+from broker.streams.ticket import LEEWAY_SECONDS, ClientTicket, Ticket, sign_ticket
+from plugins.dcp.connection import Connection
+from plugins.dcp.control import (
+    ControlMessage,
+    Interest,
+    Join,
+    Leaving,
+    Offer,
+    TicketRenewal,
+)
 from plugins.dcp.leaf_peer import LeafPeer
 from plugins.dcp.mesh.leaf_gate import JOIN_SECONDS, LeafGate, TicketRules
+from plugins.dcp.mesh.leaf_proof import is_parent_proven
 from tests.plugins.dcp.recording_connection import RecordingConnection
 
 KEY, WALL = b"k" * 32, 1_000_000
@@ -46,7 +55,7 @@ class Router:
 
     def join(self, number: int = 1, ticket: bytes = b"") -> RecordingConnection:
         connection = self.connect(number)
-        self.check(connection, Join("desk#1", 0, 2, ticket or signed()))
+        self.check(connection, join_with(ticket or signed(), connection))
         return connection
 
     @property
@@ -59,11 +68,53 @@ def signed(ticket: Ticket = TICKET, key: bytes = KEY, **changed: Any) -> bytes:
     return sign_ticket(Ticket(**{**fields, **changed}), key)
 
 
-def test_a_join_counts_with_the_clearance_of_the_ticket_and_no_level() -> None:
+def join_with(ticket: bytes, connection: Connection, key: bytes = KEY, level: int = 0) -> Join:
+    proof = ClientTicket.derive(ticket, key).prove_client(connection.binding)
+    return Join("desk#1", level, 2, ticket, proof=proof)
+
+
+def renew_with(ticket: bytes, connection: Connection) -> TicketRenewal:
+    proof = ClientTicket.derive(ticket, KEY).prove_client(connection.binding)
+    return TicketRenewal(ticket, proof)
+
+
+@pytest.mark.parametrize(("of_ticket", "rank"), [(0, 0), (1, 1), (2, 1)])
+def test_a_join_counts_with_the_clearance_of_the_ticket_and_no_level(
+    of_ticket: int, rank: int
+) -> None:
     router = Router()
-    join = Join("desk#1", 7, 2, signed())
-    assert router.check(router.connect(), join) == Join("desk#1", 0, 1)
+    connection, ticket = router.connect(), signed(clearance=of_ticket)
+    proof = ClientTicket.derive(ticket, KEY).prove_parent(connection.binding)
+    join = join_with(ticket, connection, level=7)
+    # Links to clients are not encrypted: they never carry `high`.
+    assert router.check(connection, join) == Join("desk#1", 0, rank, proof=proof)
     assert router.gate.leaves == 1 and router.reasons == []
+
+
+def test_a_ticket_seen_on_the_wire_is_of_no_use_on_another_connection() -> None:
+    router = Router()
+    seen = join_with(signed(), router.connect())
+    for join in (
+        seen,
+        Join("desk#1", 0, 2, signed()),
+        join_with(signed(), router.connect(2), key=b"a guess"),
+    ):
+        connection = router.connect(3)
+        assert router.check(connection, join) is None
+        joined, renewal = router.join(4), TicketRenewal(join.ticket, join.proof)
+        assert router.check(joined, renewal) is None
+        router.gate.remove(joined)
+    assert router.gate.refusals == {"ticket not proven": 6}
+
+
+def test_a_parent_without_the_key_of_the_network_is_not_proven() -> None:
+    connection, other = (Router().connect(number) for number in (1, 2))
+    ticket = ClientTicket.derive(signed(), KEY)
+    proof = ticket.prove_parent(connection.binding)
+    assert is_parent_proven(ticket, connection, Offer("p", 1, (), (), proof))
+    for forged in (b"", ticket.prove_client(connection.binding), bytes(32)):
+        assert not is_parent_proven(ticket, connection, Offer("p", 1, (), (), forged))
+    assert not is_parent_proven(ticket, other, Offer("p", 1, (), (), proof))
 
 
 def test_nodes_need_no_ticket() -> None:
@@ -89,7 +140,8 @@ def test_nodes_need_no_ticket() -> None:
 )
 def test_a_bad_ticket_closes_the_connection_and_is_counted(ticket: bytes, reason: str) -> None:
     router = Router()
-    assert router.check(router.connect(), Join("desk#1", 0, 2, ticket)) is None
+    connection = router.connect()
+    assert router.check(connection, join_with(ticket, connection)) is None
     assert router.reasons == [reason] and router.gate.refusals == {reason: 1}
     assert router.gate.leaves == 0
 
@@ -119,7 +171,7 @@ def test_a_renewed_ticket_counts_from_then_on() -> None:
     router = Router()
     connection = router.join()
     router.wall += 5_000
-    renewal = TicketRenewal(signed(expires=WALL + 60_000))
+    renewal = renew_with(signed(expires=WALL + 60_000), connection)
     assert router.check(connection, renewal, 5.0) is None
     router.gate.handle_timeout(10.0 + LEEWAY_SECONDS)
     assert router.reasons == [] and router.gate.next_timeout() == 60.0 + LEEWAY_SECONDS
@@ -140,7 +192,7 @@ def test_a_renewed_ticket_counts_from_then_on() -> None:
 def test_a_renewal_with_other_rights_is_refused(ticket: bytes, reason: str) -> None:
     router = Router()
     connection = router.join()
-    assert router.check(connection, TicketRenewal(ticket)) is None
+    assert router.check(connection, renew_with(ticket, connection)) is None
     assert router.reasons == [reason]
 
 
