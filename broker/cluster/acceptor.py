@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
 
 import attrs
 
@@ -12,16 +13,25 @@ from broker.cluster.admission import AdmissionContext, AdmissionRules, find_refu
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.handshake_core import Admission, Refusal
 from broker.cluster.handshake_messages import MEMBER, NodeHello
-from broker.errors import Overloaded
+from broker.limit_registry import Limit
+from broker.transport.pending_connections import PendingConnections, address_group
+from broker.transport.token_bucket import TokenBucket
 
-MOST_HANDSHAKES = 16
-#: Of one host, at an address for links of transports: their peers are rarely on one host.
-MOST_HANDSHAKES_PER_HOST = 8
-#: Average per second, and the largest burst.
+MOST_HANDSHAKES = 64
+#: Of one address: nodes of a cluster may be on one host.
+MOST_HANDSHAKES_PER_HOST = 16
+#: At an address for links of transports: their peers are rarely on one host.
+MOST_LINK_HANDSHAKES_PER_HOST = 8
+#: Of one address: average per second, and the largest burst.
 HANDSHAKES_PER_SECOND = 20.0
 HANDSHAKE_BURST = 64
+#: Addresses whose rate is measured; the one that connected least recently leaves first.
+MAX_MEASURED_ADDRESSES = 1024
 #: Seconds; the first table of an admitted node takes a round trip.
 LEASE = 30.0
+
+#: A connection.
+C = TypeVar("C", bound=Hashable)
 
 
 @attrs.frozen
@@ -30,7 +40,7 @@ class _Lease:
     ends: float
 
 
-class Acceptor:
+class Acceptor(Generic[C]):
     """Admission decisions, with limits on incoming handshakes (T44).
 
     An admitted node appears on the map only when its table arrives; until then a lease reserves its
@@ -42,34 +52,57 @@ class Acceptor:
         self,
         rules: AdmissionRules,
         context: Callable[[], AdmissionContext],
-        most_per_host: int = MOST_HANDSHAKES,
+        most_per_host: int = MOST_HANDSHAKES_PER_HOST,
     ) -> None:
-        """`most_per_host` bounds the handshakes of one host at a time."""
+        """`most_per_host` bounds the handshakes of one address at a time."""
         self._rules = rules
         self._context = context
         self._most_per_host = most_per_host
-        self._under_way: Counter[str] = Counter()
-        """By host."""
-        self._allowance = float(HANDSHAKE_BURST)
-        self._counted_at: float | None = None
+        self._pending: PendingConnections[C] = PendingConnections()
+        self._rates: OrderedDict[str, TokenBucket] = OrderedDict()
+        """By address."""
         self._leases: dict[str, _Lease] = {}
+        self.dropped = 0
+        """Handshakes refused or ended at a bound."""
+        self.limit: Limit | None = None
+        """Of all handshakes, for `status`."""
 
-    def start_handshake(self, now: float, host: str) -> Overloaded | None:
-        """Close the connection on an error; else call `end_handshake` at the end."""
-        if self._counted_at is not None:
-            earned = (now - self._counted_at) * HANDSHAKES_PER_SECOND
-            self._allowance = min(HANDSHAKE_BURST, self._allowance + earned)
-        self._counted_at = now
-        hosts = self._under_way
-        is_full = hosts.total() >= MOST_HANDSHAKES or hosts[host] >= self._most_per_host
-        if is_full or self._allowance < 1:
-            return Overloaded("too many nodes connect at once: try again later")
-        self._allowance -= 1
-        self._under_way[host] += 1
-        return None
+    @property
+    def under_way(self) -> int:
+        return len(self._pending)
 
-    def end_handshake(self, host: str) -> None:
-        self._under_way -= Counter((host,))
+    def start_handshake(self, connection: C, host: str, now: float) -> list[C]:
+        """Return connections to close, perhaps this one; call `end_handshake` for the others.
+
+        `PendingConnections` has the rules. An address beyond its rate is refused.
+        """
+        dropped = [connection]
+        if self._take_token(address_group(host), now):
+            dropped = self._pending.add(
+                *(connection, host, now), most=MOST_HANDSHAKES, most_of_address=self._most_per_host
+            )
+        self.dropped += len(dropped)
+        if dropped and self.limit is not None:
+            self.limit.count_reached(len(dropped))
+        return dropped
+
+    def end_handshake(self, connection: C, accepted_host: str = "") -> None:
+        """`accepted_host` is the address of an accepted node: it counts as known from now on."""
+        self._pending.remove(connection)
+        if accepted_host:
+            self._pending.add_known_address(accepted_host)
+
+    def _take_token(self, address: str, now: float) -> bool:
+        bucket = self._rates.get(address)
+        if bucket is None:
+            bucket = self._rates[address] = TokenBucket(HANDSHAKES_PER_SECOND, HANDSHAKE_BURST, now)
+        self._rates.move_to_end(address)
+        if len(self._rates) > MAX_MEASURED_ADDRESSES:
+            self._rates.popitem(last=False)
+        if bucket.tokens_at(now) < 1:
+            return False
+        bucket.take(1, now)
+        return True
 
     def decide_admission(
         self, hello: NodeHello, host: str, transport: str, now: float, wall_ms: int

@@ -9,11 +9,11 @@ from zope.interface import implementer
 from broker.cluster import messages
 from broker.cluster.connection_error import explain_reason
 from broker.cluster.handshake_core import Accepted, Effect, Initiator, Refused, Responder, Send
-from broker.cluster.handshake_messages import NodeRefuse
 from broker.errors import BrokerError, ProtocolError
 from broker.transport.clock import IClock
 from broker.transport.core_runner import CoreRunner
 from broker.transport.socket import ISocketChannel, ISocketReceiver
+from broker.transport.socket.closing import ClosingChannels
 
 #: A welcome names the members of a cluster.
 MAX_HANDSHAKE = 1 << 20
@@ -32,6 +32,7 @@ class Handshake:
         clock: IClock,
         accepted: Callable[[Accepted, ISocketChannel], None],
         refused: Callable[[Refused], None],
+        closing: ClosingChannels,
     ) -> None:
         """`accepted` or `refused` is called once. The channel of `accepted` reads nothing until
         it has a receiver and is resumed."""
@@ -40,6 +41,8 @@ class Handshake:
         self._clock = clock
         self._accepted = accepted
         self._refused = refused
+        self._closing = closing
+        self._is_lost = False
         self._runner: CoreRunner[Effect] = CoreRunner(clock, self._apply, core)
         core.certified_name = lambda: channel.certified_name
         channel.max_frame = MAX_HANDSHAKE if isinstance(core, Initiator) else MAX_HELLO
@@ -67,6 +70,7 @@ class Handshake:
             self._runner.apply_effects(effects)
 
     def channel_lost(self, error: BrokerError | None) -> None:
+        self._is_lost = True
         if not self._runner.is_stopped:
             self._runner.apply_effects(
                 self._core.connection_lost("" if error is None else explain_reason(str(error)))
@@ -86,15 +90,11 @@ class Handshake:
                 self._accepted(effect, self._channel)
             case Refused():
                 self._runner.stop()
-                self._channel.close()
+                if not self._is_lost:
+                    self._closing.close(self._channel)
                 self._refused(effect)
 
     def _pass_on(self, packets: Sequence[bytes]) -> None:
         receiver = self._channel.receiver
         if receiver is not None and receiver is not self:
             receiver.packets_received(packets)
-
-
-def reject_connection(channel: ISocketChannel, error: BrokerError) -> None:
-    channel.send([messages.encode(NodeRefuse(error.to_wire()))])
-    channel.close()

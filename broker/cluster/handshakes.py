@@ -8,10 +8,11 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from broker.cluster import messages
 from broker.cluster.acceptor import Acceptor
 from broker.cluster.connection_error import to_connection_error
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.handshake import Handshake, reject_connection
+from broker.cluster.handshake import Handshake
 from broker.cluster.handshake_core import (
     Accepted,
     Admission,
@@ -20,11 +21,13 @@ from broker.cluster.handshake_core import (
     Refused,
     Responder,
 )
-from broker.cluster.handshake_messages import NodeHello
+from broker.cluster.handshake_messages import NodeHello, NodeRefuse
 from broker.cluster.link_log import LinkLog
-from broker.errors import BrokerError, PeerError
+from broker.errors import BrokerError, Overloaded, PeerError
+from broker.transport.channel_binding import CLOSE_TIMEOUT
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
+from broker.transport.socket.closing import ClosingChannels
 from broker.transport.socket.contract import peer_host
 
 OnAccepted = Callable[[Accepted, ISocketChannel], None]
@@ -42,7 +45,7 @@ class Handshakes:
         self,
         network: str,
         key: bytes | None,
-        acceptor: Acceptor,
+        acceptor: Acceptor[ISocketChannel],
         clock: IClock,
         wall_clock: Callable[[], int],
     ) -> None:
@@ -55,6 +58,9 @@ class Handshakes:
         self._wall_clock = wall_clock
         self._failures: dict[str, int] = {}
         self._under_way: dict[Handshake, None] = {}
+        self._accepting: dict[ISocketChannel, Handshake] = {}
+        """Those of other nodes, by connection."""
+        self._closing = ClosingChannels(clock, CLOSE_TIMEOUT)
 
     @property
     def failures(self) -> Mapping[str, int]:
@@ -71,10 +77,10 @@ class Handshakes:
     ) -> None:
         """Answer as `node`. `find_error` takes the hello of the other node, and its host."""
         host = peer_host(channel)
-        error = self._acceptor.start_handshake(self._clock.seconds(), host)
-        if error is not None:
-            self._count_failure(error)
-            reject_connection(channel, error)
+        dropped = self._acceptor.start_handshake(channel, host, self._clock.seconds())
+        for each in dropped:
+            self._drop(each, channel)
+        if channel in dropped:
             return
 
         def decide(hello: NodeHello, _: bool) -> Admission | Refusal:
@@ -84,18 +90,38 @@ class Handshakes:
             return self._acceptor.decide_admission(hello, host, transport, now, wall_ms)
 
         def end_accepted(result: Accepted, channel: ISocketChannel) -> None:
-            self._acceptor.end_handshake(host)
+            self._acceptor.end_handshake(channel, accepted_host=host)
+            self._accepting.pop(channel, None)
             accepted(result, channel)
 
         def end_refused(result: Refused) -> None:
-            self._acceptor.end_handshake(host)
+            self._acceptor.end_handshake(channel)
+            self._accepting.pop(channel, None)
             self._count_failure(result.error)
             self.link_log.log_failed_handshake(
                 channel.peer_description, result.error, result.by_peer
             )
 
         core = Responder(node=node, network=self._network, key=self._key, decide=decide)
-        self._run(channel, core, end_accepted, end_refused)
+        handshake = self._run(channel, core, end_accepted, end_refused)
+        if handshake in self._under_way:
+            self._accepting[channel] = handshake
+
+    def reject_connection(self, channel: ISocketChannel, error: BrokerError) -> None:
+        """Close a connection with the reason instead of a handshake."""
+        self._closing.close(channel, messages.encode(NodeRefuse(error.to_wire())))
+
+    def _drop(self, dropped: ISocketChannel, newest: ISocketChannel) -> None:
+        """Close an accepted connection in favour of others."""
+        error = Overloaded("too many nodes connect at once: try again later")
+        self._failures[error.code] = self._failures.get(error.code, 0) + 1
+        if dropped is newest:
+            self.reject_connection(dropped, error)
+            return
+        handshake = self._accepting.pop(dropped)
+        self._under_way.pop(handshake, None)
+        handshake.abort(error)
+        self.link_log.log_failed_handshake(dropped.peer_description, error, by_peer=False)
 
     def dial(
         self,
@@ -145,6 +171,10 @@ class Handshakes:
 
     def abort_all(self, error: BrokerError) -> None:
         """Abort the connections of all handshakes under way. Their ends are not reported."""
+        accepting, self._accepting = self._accepting, {}
+        for channel in accepting:
+            self._acceptor.end_handshake(channel)
+        self._closing.abort_all()
         under_way, self._under_way = self._under_way, {}
         for handshake in under_way:
             handshake.abort(error)
@@ -164,7 +194,9 @@ class Handshakes:
             self._under_way.pop(handshake, None)
             refused(result)
 
-        handshake = Handshake(channel, core, self._clock, end_accepted, end_refused)
+        handshake = Handshake(
+            *(channel, core, self._clock, end_accepted, end_refused, self._closing)
+        )
         self._under_way[handshake] = None
         handshake.start()
         return handshake

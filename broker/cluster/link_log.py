@@ -8,7 +8,7 @@ from typing import Final
 from twisted.logger import Logger
 
 from broker.cluster.descriptor import Endpoint
-from broker.errors import BrokerError, PeerError
+from broker.errors import BrokerError, Overloaded, PeerError
 from broker.rate_limited_log import RateLimitedLog
 from broker.transport.clock import IClock
 
@@ -48,6 +48,6 @@ class LinkLog:
         self._own.clear((key,))
 
     def log_failed_handshake(self, peer: str, error: BrokerError, by_peer: bool) -> None:
-        if isinstance(error, PeerError) or by_peer:
+        if isinstance(error, PeerError | Overloaded) or by_peer:
             host = peer.rpartition(":")[0]
             self._others.report(host, error.code, f"no link with {peer}: {error}")

@@ -17,7 +17,6 @@ from broker.cluster.acceptor import Acceptor
 from broker.cluster.address import UnitPath
 from broker.cluster.admission import AdmissionContext, AdmissionRules
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.handshake import reject_connection
 from broker.cluster.handshake_core import Accepted, Initiator, Refused
 from broker.cluster.handshake_messages import GATEWAY, MEMBER, PURPOSES, NodeHello
 from broker.cluster.handshakes import Handshakes
@@ -87,8 +86,10 @@ class Membership:
         most = settings.rules.most_links.get(settings.transport, 0)
         self._joining = Joining(node.name, settings.seeds, rng)
         self._meshing = Meshing(most, rng)
-        acceptor = Acceptor(settings.rules, self._admission_context)
-        self._handshakes = Handshakes(settings.network, settings.key, acceptor, clock, wall_clock)
+        self.acceptor: Acceptor[ISocketChannel] = Acceptor(settings.rules, self._admission_context)
+        self._handshakes = Handshakes(
+            *(settings.network, settings.key, self.acceptor, clock, wall_clock)
+        )
         self._gateways = {_GATEWAY + text: text for text in settings.gateways}
         self._founding_gateways: dict[str, Endpoint] = {}
         self._seeds = settings.seeds
@@ -184,7 +185,7 @@ class Membership:
 
     def accept_connection(self, channel: ISocketChannel, transport: str) -> None:
         if self._is_outside:
-            reject_connection(channel, ShuttingDown(_OUTSIDE))
+            self._handshakes.reject_connection(channel, ShuttingDown(_OUTSIDE))
             return
 
         def find_error(hello: NodeHello, host: str) -> BrokerError | None:

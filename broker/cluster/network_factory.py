@@ -9,6 +9,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
+from broker.cluster.acceptor import MOST_HANDSHAKES
 from broker.cluster.address import NETWORK, Address, parse_unit
 from broker.cluster.admission import AdmissionRules, IpRules
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
@@ -42,6 +43,7 @@ from broker.event.place import Mark
 from broker.ingest.pending_dtds import PendingDtds
 from broker.ingest.quarantine import Quarantine
 from broker.ingest.unvalidated_events import UnvalidatedEvents
+from broker.limit_registry import LimitRegistry
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import IMatcher
@@ -72,6 +74,7 @@ def build_network(
     dialler: Dialler | None,
     random: Random,
     stacks: Mapping[str, OwnStack],
+    limit_registry: LimitRegistry,
 ) -> Network:
     """`stacks` names the transport of each pattern that frames do not carry.
 
@@ -189,6 +192,10 @@ def build_network(
             network.receive_group_frame,
             lambda name: (link := network.neighbours.get(name)) is not None and link.up,
         ),
+    )
+    acceptor = network.membership.acceptor
+    acceptor.limit = limit_registry.add(
+        "node-handshakes", bound=lambda: MOST_HANDSHAKES, used=lambda: acceptor.under_way
     )
     return network
 

@@ -62,9 +62,7 @@ from broker.transport.socket import ISocketChannel
 from broker.wire.stack import ENVELOPE_BYTES, session_layers
 
 #: In seconds.
-TICK_INTERVAL = 1.0
-#: In seconds.
-MAINTENANCE_INTERVAL = 3600.0
+TICK_INTERVAL, MAINTENANCE_INTERVAL = 1.0, 3600.0
 
 
 class Node:
@@ -229,6 +227,7 @@ class Node:
             dialler=dialler,
             random=random,
             stacks=transports_by_pattern(self.settings, find_plugins),
+            limit_registry=self.limit_registry,
         )
 
     def _make_acceptor(self) -> SessionAcceptor:

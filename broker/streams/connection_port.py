@@ -8,7 +8,7 @@ from typing import Protocol
 import attrs
 from twisted.internet.defer import Deferred
 
-from broker.cluster.acceptor import MOST_HANDSHAKES_PER_HOST, Acceptor
+from broker.cluster.acceptor import MOST_LINK_HANDSHAKES_PER_HOST, Acceptor
 from broker.cluster.address import NETWORK, Address
 from broker.cluster.admission import AdmissionContext, AdmissionRules
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
@@ -110,7 +110,9 @@ class ConnectionPort:
         self._transport = transport
         # Users bound their links themselves.
         rules = AdmissionRules(MOST_PEERS, {transport.value: MOST_PEERS})
-        acceptor = Acceptor(rules, self._admission_context, MOST_HANDSHAKES_PER_HOST)
+        acceptor: Acceptor[ISocketChannel] = Acceptor(
+            rules, self._admission_context, MOST_LINK_HANDSHAKES_PER_HOST
+        )
         self._handshakes = Handshakes(identity.network, identity.key, acceptor, clock, wall_clock)
         self.link_log = self._handshakes.link_log
         self._users: dict[str, LinkUser] = {}

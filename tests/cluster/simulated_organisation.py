@@ -163,7 +163,7 @@ class OrganisedNode:
         self.map = NetworkMap(address)
         self.own = OwnLinks(self.node)
         self.tables = Tables(address, 1, lambda: [(self.node.origin, 0, 0)])
-        self.acceptor = Acceptor(self.world.rules, self._context)
+        self.acceptor: Acceptor[End] = Acceptor(self.world.rules, self._context)
         self.meshing = Meshing(64, self.world.rng)
         self.known_peers = KnownPeers(self.node.name)
         self._publish(self.own.set_node(self.node))
@@ -205,7 +205,7 @@ class OrganisedNode:
         if (
             apart
             or not (far and far.alive and far.map)
-            or far.acceptor.start_handshake(self.world.now, self.node.name)
+            or end in far.acceptor.start_handshake(end, self.node.name, self.world.now)
         ):
             error = Refused(NotConnected("refused"))
             self.world.at(self.world.now + 0.01, lambda: over(error))
@@ -214,7 +214,7 @@ class OrganisedNode:
             far,
             far._answering(),
             False,
-            lambda answer: far.acceptor.end_handshake(self.node.name),
+            lambda answer: far.acceptor.end_handshake(end),
             far=end,
         )
         end.far = other

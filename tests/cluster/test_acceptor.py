@@ -11,7 +11,7 @@ from broker.cluster.admission import AdmissionContext, AdmissionRules
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.handshake_core import Admission, Refusal
 from broker.cluster.handshake_messages import GATEWAY, MAGIC, MEMBER, NONCE_BYTES, NodeHello
-from broker.errors import ClusterFull, NameTaken, Overloaded
+from broker.errors import ClusterFull, NameTaken
 from tests.cluster.sample_nodes import a_node
 
 OWN = a_node("a.c1/n1")
@@ -21,7 +21,7 @@ RULES = AdmissionRules(most_nodes=2, most_links={"tcp": 9})
 class Member:
     def __init__(self) -> None:
         self.members: dict[str, NodeDescriptor] = {"n1": OWN}
-        self.acceptor = Acceptor(RULES, self.context)
+        self.acceptor: Acceptor[int] = Acceptor(RULES, self.context)
 
     def context(self) -> AdmissionContext:
         return AdmissionContext(OWN, dict(self.members), {}, {}, ())
@@ -89,32 +89,37 @@ def test_a_gateway_takes_no_place() -> None:
     assert isinstance(member.decide(a_node("/n2"), 5.0), Admission)
 
 
-def test_concurrent_handshakes_are_bounded() -> None:
-    acceptor = Member().acceptor
-    assert [acceptor.start_handshake(0.0, "host") for _each in range(MOST_HANDSHAKES)] == [
-        None
-    ] * MOST_HANDSHAKES
-    assert isinstance(acceptor.start_handshake(0.0, "host"), Overloaded)
-    acceptor.end_handshake("host")
-    assert acceptor.start_handshake(0.0, "host") is None
-    assert isinstance(acceptor.start_handshake(0.0, "host"), Overloaded)
+def test_concurrent_handshakes_are_bounded_for_each_address_and_in_all() -> None:
+    acceptor: Acceptor[int] = Acceptor(RULES, Member().context, most_per_host=2)
+    assert [acceptor.start_handshake(n, "one", 0.0) for n in (1, 2, 3)] == [[], [], [3]]
+    acceptor.end_handshake(1)
+    assert acceptor.start_handshake(4, "one", 0.0) == []
+    # An old one gives way.
+    assert acceptor.start_handshake(5, "one", 2.0) == [2]
+    started = [acceptor.start_handshake(n, f"host-{n}", 2.0) for n in range(10, 200)]
+    assert acceptor.under_way <= MOST_HANDSHAKES
+    assert all(n not in dropped for n, dropped in enumerate(started, 10))
+    assert acceptor.dropped == 2 + sum(map(len, started))
 
 
-def test_concurrent_handshakes_of_one_host_are_bounded() -> None:
-    acceptor = Acceptor(RULES, Member().context, most_per_host=2)
-    assert [acceptor.start_handshake(0.0, "one") for _ in range(2)] == [None, None]
-    assert isinstance(acceptor.start_handshake(0.0, "one"), Overloaded)
-    assert acceptor.start_handshake(0.0, "other") is None
-    acceptor.end_handshake("one")
-    assert acceptor.start_handshake(0.0, "one") is None
+def test_strangers_leave_a_share_to_addresses_of_accepted_nodes() -> None:
+    acceptor: Acceptor[int] = Acceptor(RULES, Member().context)
+    acceptor.start_handshake(1, "member", 0.0)
+    acceptor.end_handshake(1, accepted_host="member")
+    assert acceptor.start_handshake(2, "member", 0.0) == []
+    for number in range(10, 200):
+        assert 2 not in acceptor.start_handshake(number, f"host-{number}", 0.0)
 
 
-def test_the_rate_of_handshakes_is_bounded() -> None:
+def test_rate_of_handshakes_is_bounded_for_each_address() -> None:
     acceptor = Member().acceptor
     let_in = 0
     for tick in range(10_000):
-        if acceptor.start_handshake(tick / 1000, "host") is None:
+        if not acceptor.start_handshake(tick, "host", tick / 1000):
             let_in += 1
-            acceptor.end_handshake("host")
+            acceptor.end_handshake(tick)
     assert let_in <= HANDSHAKE_BURST + 10 * HANDSHAKES_PER_SECOND
     assert let_in >= 10 * HANDSHAKES_PER_SECOND
+    while acceptor.start_handshake(-1, "host", 10.0) != [-1]:
+        acceptor.end_handshake(-1)
+    assert acceptor.start_handshake(-2, "other", 10.0) == []

@@ -8,7 +8,7 @@ from typing import Final
 from zope.interface import implementer
 
 from broker.errors import BrokerError, PeerSilent
-from broker.transport.clock import IClock
+from broker.transport.clock import IClock, IDelayed
 from broker.transport.socket.contract import ISocketChannel, ISocketReceiver
 
 #: Seconds. A refusal is short.
@@ -21,21 +21,24 @@ class ClosingChannels:
     """Channels without a user that send their last bytes.
 
     A peer that reads nothing, or whose TLS handshake has not ended, would hold a channel for ever.
-    So each is aborted after `CLOSE_TIMEOUT` seconds, and the oldest one beyond `MAX_CLOSING`.
+    So each is aborted after `timeout` seconds, and the oldest one beyond `MAX_CLOSING`.
     """
 
-    def __init__(self, clock: IClock) -> None:
+    def __init__(self, clock: IClock, timeout: float = CLOSE_TIMEOUT) -> None:
         self._clock = clock
+        self._timeout = timeout
         self._closing: dict[_Closing, None] = {}
 
     def __len__(self) -> int:
         return len(self._closing)
 
-    def close(self, channel: ISocketChannel, last_packet: bytes) -> None:
-        """Send one more packet and close."""
-        channel.send([last_packet])
+    def close(self, channel: ISocketChannel, last_packet: bytes = b"") -> None:
+        """Send one more packet, if any, and close."""
+        if last_packet:
+            channel.send([last_packet])
         channel.close()
-        closing = _Closing(channel, self._clock, self._closing)
+        closing = _Closing(channel, self._closing)
+        closing.limit = self._clock.callLater(self._timeout, closing.abort)
         self._closing[closing] = None
         channel.receiver = closing
         if len(self._closing) > MAX_CLOSING:
@@ -48,12 +51,11 @@ class ClosingChannels:
 
 @implementer(ISocketReceiver)
 class _Closing:
-    def __init__(
-        self, channel: ISocketChannel, clock: IClock, others: dict[_Closing, None]
-    ) -> None:
+    limit: IDelayed
+
+    def __init__(self, channel: ISocketChannel, others: dict[_Closing, None]) -> None:
         self._channel = channel
         self._others = others
-        self._limit = clock.callLater(CLOSE_TIMEOUT, self.abort)
 
     def abort(self) -> None:
         self._remove()
@@ -70,5 +72,5 @@ class _Closing:
 
     def _remove(self) -> None:
         self._others.pop(self, None)
-        if self._limit.active():
-            self._limit.cancel()
+        if self.limit.active():
+            self.limit.cancel()

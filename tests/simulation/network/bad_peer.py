@@ -15,6 +15,7 @@ from broker.cluster.handshake_messages import GATEWAY, MEMBER, PROTOCOL_VERSIONS
 from broker.testing.simulated_network import NetworkWorld
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import ISocketChannel
+from broker.transport.socket.closing import ClosingChannels
 from broker.transport.socket.contract import TCP_PROPERTIES
 from broker.transport.stacks import StackSettings, Transport, build_stack, find_stack
 from broker.transport.view import LinkState, View
@@ -51,7 +52,8 @@ class BadPeer:
             expected_name=node,
         )
         self.channel = world.connect(node, name)
-        Handshake(self.channel, core, world.clock, self._accepted, self._refused).start()
+        closing = ClosingChannels(world.clock)
+        Handshake(self.channel, core, world.clock, self._accepted, self._refused, closing).start()
         world.run(1.0)
 
     def _accepted(self, _: Accepted, channel: ISocketChannel) -> None:
