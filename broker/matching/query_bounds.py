@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from math import inf
 from typing import Protocol
 
 from lxml import etree
@@ -82,7 +83,17 @@ class QueryBounds:
 
 
 class BoundedEvaluation:
-    def __init__(self, bounds: QueryBounds, event: ParsedEvent, document: bytes) -> None:
+    def __init__(
+        self,
+        bounds: QueryBounds,
+        event: ParsedEvent,
+        document: bytes,
+        *,
+        max_scale: float = inf,
+        max_tree: int = MAX_TREE,
+    ) -> None:
+        """`max_tree` is the maximum number of nodes for `ExactEvaluation`."""
+        self._max_tree = max_tree
         self._bounds = bounds
         self._event = event
         self._bytes = len(document)
@@ -93,7 +104,7 @@ class BoundedEvaluation:
             1 << (max(self._nodes, self._bytes // BYTES_PER_NODE, 1) - 1).bit_length()
         )
         """Number of nodes, rounded up to a power of two, for the reuse of worst-case costs."""
-        self.scale = max(1.0, self._bytes / _ORDINARY_DOCUMENT)
+        self.scale = min(max(1.0, self._bytes / _ORDINARY_DOCUMENT), max_scale)
         """Factor of all limits, 1 for an event of ordinary size."""
         self._max_worst_visits = bounds.max_worst_visits * self.scale
         self._allowed_seconds = bounds.max_run_time * self.scale
@@ -154,8 +165,8 @@ class BoundedEvaluation:
 
     def _evaluate_exactly(self, query: Runnable, worst_cost: WorstCost) -> bool:
         try:
-            if self._nodes > MAX_TREE:
-                raise NotEvaluated(f"an event with more than {MAX_TREE} nodes is too large")
+            if self._nodes > self._max_tree:
+                raise NotEvaluated(f"an event with more than {self._max_tree} nodes is too large")
             if self._exact is None:
                 self._exact = ExactEvaluation(
                     self._event, int(self._allowed_seconds * _WORK_A_SECOND)

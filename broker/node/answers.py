@@ -58,6 +58,7 @@ def build_explanation_answers(
         deduplication=node.event_log.deduplication,
         parse_query=parse_query,
         stopwatch=time.perf_counter,
+        clock=reactor,
     )
     trace = NodeTrace(
         log=node.event_log,

@@ -19,10 +19,15 @@ from broker.matching.explain.explanation import EventExplanation, Explanation
 from broker.matching.query.query import Query, parse_query
 from broker.sessions.session import Session
 from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
+from broker.transport.clock import IClock
+from broker.transport.sleep import sleep
 
 #: For one answer; further subscriptions are counted.
 MAX_SUBSCRIPTIONS: Final = 100
+#: Of work for one answer.
 MAX_SECONDS: Final = 0.2
+#: Of work in one turn of the reactor.
+SLICE_SECONDS: Final = 0.02
 
 _ANY_QUERY: Final = parse_query("true()")
 _BEFORE_ALL: Final[Mark] = (0, 0)
@@ -56,14 +61,16 @@ class DeliveryFates:
         deduplication: Deduplication,
         parse_query: Callable[[str, Mapping[str, str]], Query],
         stopwatch: Callable[[], float],
+        clock: IClock,
     ) -> None:
         self._sessions = sessions
         self._durables = durables
         self._deduplication = deduplication
         self._parse_query = parse_query
         self._stopwatch = stopwatch
+        self._clock = clock
 
-    def find_fates(
+    async def find_fates(
         self,
         client_id: str,
         explain: Callable[[Query], Explanation],
@@ -75,12 +82,20 @@ class DeliveryFates:
         sessions = [each for each in self._sessions() if each.identity.client_id == client_id]
         found: list[dict[str, Any]] = []
         left_out = 0
-        deadline = self._stopwatch() + MAX_SECONDS
-        for check in self._subscription_checks(client_id, sessions, event, explain, place):
-            if len(found) >= MAX_SUBSCRIPTIONS or (found and self._stopwatch() > deadline):
+        checks = list(self._subscription_checks(client_id, sessions, event, explain, place))
+        worked = SLICE_SECONDS
+        sliced = SLICE_SECONDS
+        for check in checks:
+            if len(found) >= MAX_SUBSCRIPTIONS or (found and worked > MAX_SECONDS):
                 left_out += 1
-            else:
-                found.append(check())
+                continue
+            if sliced >= SLICE_SECONDS:
+                await sleep(self._clock)
+                sliced = 0.0
+            started = self._stopwatch()
+            found.append(check())
+            seconds = self._stopwatch() - started
+            worked, sliced = worked + seconds, sliced + seconds
         return {
             "client": client_id,
             "connected": [each.state.value for each in sessions],
@@ -108,9 +123,9 @@ class DeliveryFates:
             session.delivery.update_outcomes()
             for feed in session.delivery.feeds:
                 yield lambda s=session, f=feed: self._check_live(s, f, event, explain, place)  # type: ignore[misc]
-        for name in self._durables.of_client(client_id):
+        for name, durable in self._durables.of_client(client_id).items():
             if not self._durables.is_in_use(client_id, name):
-                yield lambda n=name: self._check_stored(client_id, n, event, explain, place)  # type: ignore[misc]
+                yield lambda n=name, d=durable: self._check_stored(n, d, event, explain, place)  # type: ignore[misc]
 
     def _check_live(
         self,
@@ -138,13 +153,12 @@ class DeliveryFates:
 
     def _check_stored(
         self,
-        client_id: str,
         name: str,
+        durable: DurableSubscription,
         event: EventExplanation | None,
         explain: Callable[[Query], Explanation],
         place: Place | None,
     ) -> dict[str, Any]:
-        durable = self._durables.of_client(client_id)[name]
         found: dict[str, Any] = {"durable": name, "pace": "away"}
         try:
             query = self._parse_query(durable.query, durable.namespaces)

@@ -1,6 +1,6 @@
 """Answers to `explain`: evaluation of a query, and delivery of an event to a client (N7, Q14).
 
-An explanation blocks the node for up to some tenths of a second. So one runs at a time, and a pause
+An explanation blocks the node for up to a tenth of a second. So one runs at a time, and a pause
 of `PAUSE_FACTOR` times its duration follows.
 """
 
@@ -18,7 +18,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
-from broker.errors import BadQuery, BrokerError, Overloaded
+from broker.errors import BadQuery, BrokerError, Overloaded, TooLarge
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
 from broker.identity import Identity
@@ -30,9 +30,11 @@ from broker.tracing.deliverability import DeliveryFates
 from broker.tracing.event_fate import LOGGED_VERDICTS, NetworkTrace
 from broker.wire.messages import Ask
 
-#: Of all clients, and of one client; further ones are refused.
+#: Of all, and of one account or client; further ones are refused.
 MAX_WAITING: Final = 32
-MAX_WAITING_OF_CLIENT: Final = 2
+MAX_WAITING_OF_HOLDER: Final = 2
+#: Bytes of the largest event: the node is busy while it is parsed.
+MAX_EVENT_BYTES: Final = 256 * 1024
 #: In durations of the explanation.
 PAUSE_FACTOR: Final = 9.0
 
@@ -95,8 +97,8 @@ class ExplanationAnswers:
 
     async def _answer(self, identity: Identity, ask: Ask) -> dict[str, Any]:
         request = self._parse_request(identity, ask)
-        asking = identity.client_id
-        if self._waiting.total() >= MAX_WAITING or self._waiting[asking] >= MAX_WAITING_OF_CLIENT:
+        asking = identity.holder
+        if self._waiting.total() >= MAX_WAITING or self._waiting[asking] >= MAX_WAITING_OF_HOLDER:
             raise Overloaded("too many explanations are asked for: ask again later")
         self._waiting[asking] += 1
         try:
@@ -133,6 +135,11 @@ class ExplanationAnswers:
         )
         if client and not identity.owns_client_id(client):
             identity.check_administer()
+        if len(ask.document) > MAX_EVENT_BYTES:
+            raise TooLarge(
+                f"an event of {len(ask.document)} bytes is not explained by a node, at most "
+                f"{MAX_EVENT_BYTES} are; explain it offline"
+            )
         if text is None and not client:
             raise BadQuery("there is no query to explain")
         namespaces = _parse_namespaces(arguments.get("namespaces", "{}"))
@@ -153,7 +160,7 @@ class ExplanationAnswers:
         while True:
             began = self._stopwatch()
             try:
-                return self._build_content(
+                return await self._build_content(
                     request, identity, _Event(request.document, undescribed, refusal)
                 )
             except DtdNeeded as needed:
@@ -169,7 +176,7 @@ class ExplanationAnswers:
                 else:
                     refusal = error
 
-    def _build_content(
+    async def _build_content(
         self, request: ExplanationRequest, identity: Identity, event: _Event
     ) -> _Answer:
         on_event: EventExplanation | None = None
@@ -192,7 +199,7 @@ class ExplanationAnswers:
             if request.pattern is not None:
                 content["subscription"] = _check_access(identity, request.pattern, explanation)
         if request.client:
-            content["client"] = self._delivery_fates.find_fates(
+            content["client"] = await self._delivery_fates.find_fates(
                 request.client, lambda query: self._explain(query, event, shapes=False)
             )
             on_event = on_event or self._explain(_ANY_QUERY, event, shapes=False).event

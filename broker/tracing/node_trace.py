@@ -249,10 +249,10 @@ class NodeTrace:
             "onward": list(self._routes.destinations(matches, rank)),
         }
         if client:
-            content["client"] = self._client_rows(client, document, place)
+            content["client"] = await self._client_rows(client, document, place)
         return content
 
-    def _client_rows(
+    async def _client_rows(
         self, client: str, document: bytes, place: Place | None
     ) -> Mapping[str, Any] | None:
         def explain(query: Query) -> Explanation:
@@ -260,7 +260,7 @@ class NodeTrace:
             return explanation
 
         try:
-            found = self._delivery_fates.find_fates(client, explain, place)
+            found = await self._delivery_fates.find_fates(client, explain, place)
         except DtdNeeded:
             return None
         # Findings can be long.

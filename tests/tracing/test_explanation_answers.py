@@ -17,7 +17,7 @@ from broker.matching.explain.explanation import EventExplanation, Explanation
 from broker.matching.query.query import parse_query
 from broker.tracing.explanation_answers import (
     MAX_WAITING,
-    MAX_WAITING_OF_CLIENT,
+    MAX_WAITING_OF_HOLDER,
     PAUSE_FACTOR,
     ExplanationAnswers,
 )
@@ -111,10 +111,10 @@ class ExplainingTests(SynchronousTestCase):
     def test_too_many_waiting_questions_are_refused(self) -> None:
         explaining = self.make()
         self.successResultOf(self.ask(explaining, "first"))
-        for _ in range(MAX_WAITING_OF_CLIENT):
+        for _ in range(MAX_WAITING_OF_HOLDER):
             self.assertNoResult(self.ask(explaining))
         self.failureResultOf(self.ask(explaining), Overloaded)
-        for number in range(MAX_WAITING - MAX_WAITING_OF_CLIENT):
+        for number in range(MAX_WAITING - MAX_WAITING_OF_HOLDER):
             self.assertNoResult(self.ask(explaining, f"c{number}"))
         self.failureResultOf(self.ask(explaining, "late"), Overloaded)
         self.clock.pump([PAUSE_FACTOR + 0.1] * (MAX_WAITING + 1))

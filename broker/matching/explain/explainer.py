@@ -15,10 +15,13 @@ from broker.matching.examiner import Examiner
 from broker.matching.explain.event_finding import EventFindings
 from broker.matching.explain.explanation import EventExplanation, Explanation, Measured
 from broker.matching.explain.index_explainer import IndexExplainer
-from broker.matching.explain.probe import Probe
+from broker.matching.explain.probe import MAX_NODES, Probe
 from broker.matching.query.query import Query
 from broker.matching.query_bounds import BoundedEvaluation, QueryBounds, RunnableQuery
+from broker.matching.xpath_evaluation import ParsedEvent
 
+#: Seconds after which no further part of an explanation starts.
+MAX_TOTAL_SECONDS: Final = 0.1
 #: Maximum number of measurements. None starts after so many seconds in total.
 MEASUREMENTS: Final = 5
 MAX_SECONDS: Final = 0.02
@@ -26,6 +29,14 @@ MAX_SECONDS: Final = 0.02
 #: Holder of the share of undeclared names of all explained events.
 _HOLDER: Final = "explain"
 _NO_EVENT: Final = "not measured: no event was given"
+
+
+@attrs.frozen
+class _Examined:
+    document: bytes
+    undescribed: Set[DtdReference]
+    event: ParsedEvent
+    seconds: float
 
 
 class Explainer:
@@ -47,6 +58,8 @@ class Explainer:
         self._bounds = bounds
         self._clock = clock
         self._index = index
+        self._last: _Examined | None = None
+        """The last event: several queries are explained on it."""
 
     def explain(
         self,
@@ -83,15 +96,19 @@ class Explainer:
         *,
         shapes: bool,
     ) -> Explanation:
+        began = self._clock()
         try:
-            subject = self._examiner.examine(document, undescribed, holder=_HOLDER)
+            subject, parsing = self._examine(document, undescribed)
         except InvalidEvent as error:
             answer = EventExplanation(refused=error.to_wire())
             return attrs.evolve(explanation, measured=Measured(note="not measured"), event=answer)
         if isinstance(subject, TypeMissing):
             raise DtdNeeded(subject)
         runnable = RunnableQuery(query)
-        evaluation = BoundedEvaluation(self._bounds, subject, document)
+        # The time for a large event would stop the node.
+        evaluation = BoundedEvaluation(
+            self._bounds, subject, document, max_scale=1.0, max_tree=MAX_NODES
+        )
         # Shapes, and the time of a look-up, reveal something about other events.
         known = None if self._index is None or not shapes else self._index.find_shape(document)
         header = subject.header
@@ -111,6 +128,7 @@ class Explainer:
             cost = part.worst_cost(evaluation.rounded_nodes)
             return part.is_always_true or evaluation.matches(part, cost)
 
+        started = self._clock()
         try:
             matches = evaluate(runnable)
         except QueryTooExpensive as reason:
@@ -123,22 +141,44 @@ class Explainer:
         if self._index is not None and known is not None:
             lookup = self._measure(self._index.prepare_lookup(query, *known))
         measured = Measured(
-            evaluation=self._measure(evaluation.prepare_evaluation(runnable)),
-            lookup=lookup,
-            parsing=self._measure(
-                lambda: self._examiner.examine(document, undescribed, holder=_HOLDER)
+            evaluation=self._measure(
+                evaluation.prepare_evaluation(runnable), self._clock() - started
             ),
+            lookup=lookup,
+            parsing=parsing,
         )
         findings = EventFindings(
             query.text,
-            Probe(query, subject, self._clock, lambda part: evaluate(RunnableQuery(part))),
+            Probe(
+                *(query, subject, self._clock, lambda part: evaluate(RunnableQuery(part))),
+                deadline=began + MAX_TOTAL_SECONDS,
+            ),
         )
         finding = findings.explain_expression(query.expression, holds=matches)
         answer = attrs.evolve(answer, matches=matches, finding=finding)
         return attrs.evolve(explanation, measured=measured, event=answer)
 
-    def _measure(self, action: Callable[[], object]) -> float:
-        taken: list[float] = []
+    def _examine(
+        self, document: bytes, undescribed: Set[DtdReference]
+    ) -> tuple[ParsedEvent | TypeMissing, float]:
+        """Return the event, and the seconds that the examination takes."""
+        last = self._last
+        if last is None or last.document is not document or last.undescribed != undescribed:
+            self._last = None
+            started = self._clock()
+            subject = self._examiner.examine(document, undescribed, holder=_HOLDER)
+            seconds = self._clock() - started
+            if isinstance(subject, TypeMissing):
+                return subject, seconds
+            seconds = self._measure(
+                lambda: self._examiner.examine(document, undescribed, holder=_HOLDER), seconds
+            )
+            last = self._last = _Examined(document, undescribed, subject, seconds)
+        return last.event, last.seconds
+
+    def _measure(self, action: Callable[[], object], first: float | None = None) -> float:
+        """Return the median of some measurements; `first` is one that was made before."""
+        taken = [] if first is None else [first]
         while len(taken) < MEASUREMENTS and sum(taken) < MAX_SECONDS:
             before = self._clock()
             action()

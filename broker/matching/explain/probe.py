@@ -28,10 +28,11 @@ from broker.matching.query_bounds import MAX_TREE
 from broker.matching.shape.tree import Node
 from broker.matching.xpath_evaluation import ParsedEvent
 
-#: Maximum evaluations of one explanation, and seconds after which none starts.
+#: Maximum evaluations of one explanation.
 MAX_PROBES: Final = 600
-MAX_SECONDS: Final = 0.1
-#: Work of one evaluation: about as much as fits into `MAX_SECONDS`.
+#: Nodes of the largest event whose tree is evaluated: some 50 ms.
+MAX_NODES: Final = 8_192
+#: Work of one evaluation: some 0.1 s.
 MAX_WORK: Final = 100_000
 #: Nodes shown of a node-set.
 MAX_VALUES: Final = 5
@@ -55,7 +56,9 @@ class Probe:
         event: ParsedEvent,
         clock: Callable[[], float],
         matches: Callable[[Query], bool],
+        deadline: float,
     ) -> None:
+        """No evaluation starts after `deadline`, a time of `clock`."""
         self._namespaces = dict(query.namespaces)
         self._writer = XPathWriter(query.text)
         self._matches = matches
@@ -63,7 +66,7 @@ class Probe:
         self._formatter = PathFormatter(query)
         self._event = event
         self._clock = clock
-        self._deadline = clock() + MAX_SECONDS
+        self._deadline = deadline
         self._left = MAX_PROBES
 
     def evaluate_boolean(self, expression: tree.Expression, node: Node | None) -> bool:
@@ -110,7 +113,7 @@ class Probe:
 
     @cached_property
     def _input(self) -> EvaluationInput:
-        if self._event.count_nodes(envelope=True) > MAX_TREE:
+        if self._event.count_nodes(envelope=True) > MAX_NODES:
             raise ProbeLimitExceeded
         found = build_evaluation_input(self._event)
         if found is None:

@@ -1,0 +1,72 @@
+"""Explanations of large events with expensive queries."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from broker.client.asyncio_face import connect
+from broker.errors import Overloaded, TooLarge
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
+from broker.tracing.explanation_answers import MAX_EVENT_BYTES
+from tests.security.account_settings import BASE, BYSTANDER, account_toml, identity_of
+from tests.security.bystander import measured_bystander
+from tests.system.node_process import NodeProcess
+from tests.system.traffic import FLIGHT, flight, run_within
+
+pytestmark = pytest.mark.system
+
+CONFIGURATION = BASE + account_toml("bad", subscribe=["large"]) + "[log]\nsync = false\n"
+SUBSCRIPTIONS = 48
+LEG = b'<flightleg status="active"><altitude type="reported" mode="plain">9</altitude></flightleg>'
+QUERY = "//flightleg[count(preceding::altitude[. > 5]) > {0}] or //altitude[contains(., '{0}')]"
+
+
+def event(size: int) -> bytes:
+    many = LEG * (size // len(LEG))
+    payload = flight(1).replace(b"<flightleg", many + b"<flightleg", 1)
+    return write_event(EventId("bad-0", 1, 1, 1), "large", FLIGHT, payload)
+
+
+def test_explanations_of_large_events_stop_nobody(tmp_path: Path) -> None:
+    async def work(node: NodeProcess) -> None:
+        async with (
+            measured_bystander(node.endpoint, **BYSTANDER) as bystander,
+            connect(node.endpoint, **identity_of("bad")) as client,
+        ):
+            for number in range(SUBSCRIPTIONS):
+                await client.subscribe(QUERY.format(number), "large")
+            with pytest.raises(TooLarge):
+                await client.ask("explain", event(MAX_EVENT_BYTES), client="bad-0")
+            document = event(MAX_EVENT_BYTES - 10_000)
+            explained = 0
+
+            async def explain_again() -> None:
+                nonlocal explained
+                while True:
+                    try:
+                        answer = await client.ask(
+                            "explain", document, client="bad-0", query=QUERY.format(1)
+                        )
+                    except Overloaded:
+                        await asyncio.sleep(0.05)
+                        continue
+                    rows = answer["client"]
+                    assert len(rows["subscriptions"]) + rows["left_out"] == SUBSCRIPTIONS
+                    explained += 1
+
+            attacks = [asyncio.ensure_future(explain_again()) for _ in range(4)]
+            await bystander.measure()
+            while not explained:
+                await asyncio.sleep(0.05)
+            for each in attacks:
+                each.cancel()
+            assert await asyncio.gather(*attacks, return_exceptions=True)
+            for each in attacks:
+                assert each.cancelled()
+
+    with NodeProcess(tmp_path, CONFIGURATION) as node:
+        run_within(work(node))
