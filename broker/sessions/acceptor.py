@@ -64,6 +64,7 @@ class SessionLimits:
                 settings.max_handshakes,
                 settings.max_handshakes_per_address,
                 settings.handshake_timeout,
+                settings.max_sessions_per_account,
             ),
             session_lease=settings.session_lease,
             max_event_bytes=settings.max_event_bytes,

@@ -50,12 +50,15 @@ class HandshakeLimits:
     max_handshakes: int
     max_handshakes_per_address: int
     handshake_timeout: float
+    max_logins: int
+    """At a time, of one account from one address."""
 
 
 class ClientHandshakes:
     """Handshakes under way.
 
-    Failed logins delay the next attempts of an account from an address (`LoginDelays`).
+    Failed logins delay the next attempts of an account from an address (`LoginDelays`). Tokens and
+    certificates without an account's name are not guessed, and not delayed.
     """
 
     log = Logger()
@@ -78,6 +81,8 @@ class ClientHandshakes:
         self.max_connections = sys.maxsize
         """Bound of the connections with and without a session, by file descriptors."""
         self.delays = LoginDelays()
+        self.logins: Counter[tuple[str, str]] = Counter()
+        """Under way, by address and account."""
         self._audit = audit
         self._count_connected = count_connected
         self._pending: PendingConnections[Handshake] = PendingConnections()
@@ -185,6 +190,7 @@ class Handshake:
         """Account and ClientId of the Hello."""
         self.is_closed = False
         self._has_hello = False
+        self._counts_as_login = False
         self._login: Deferred[None] | None = None
         self._response: Deferred[bytes] | None = None
         self._timeout = owner.clock.callLater(
@@ -236,14 +242,19 @@ class Handshake:
         response.callback(message.data)
 
     def _check_delay(self) -> None:
-        owner = self._owner
-        wait = owner.delays.find_wait(self.address, self.account, owner.clock.seconds())
-        if wait > 0:
+        """Raises `Overloaded`. Guesses side by side would precede the delay for the first one."""
+        owner, pair = self._owner, (self.address, self.account)
+        if not self.account:
+            return
+        wait = owner.delays.find_wait(*pair, owner.clock.seconds())
+        if wait > 0 or owner.logins[pair] >= owner.limits().max_logins:
             owner.delay_limit.count_reached()
+            problem = "failed logins" if wait else "logins"
             raise Overloaded(
-                f"too many failed logins of this account from {self.host}: "
-                f"try again in {wait:.0f} s"
+                f"too many {problem} of this account from {self.host}: try again in {wait:.0f} s"
             )
+        owner.logins[pair] += 1
+        self._counts_as_login = True
 
     def _end_opened(self) -> None:
         if not self.is_closed:
@@ -254,7 +265,7 @@ class Handshake:
         error = failure.value
         if isinstance(error, CancelledError) and self.is_closed:
             return
-        if isinstance(error, AuthenticationFailed):
+        if isinstance(error, AuthenticationFailed) and self.account:
             now = self._owner.clock.seconds()
             self._owner.delays.record_failure(self.address, self.account, now)
         if not isinstance(error, BrokerError):
@@ -283,6 +294,11 @@ class Handshake:
         if self._timeout.active():
             self._timeout.cancel()
         self._owner.remove(self)
+        if self._counts_as_login:
+            pair = self.address, self.account
+            self._owner.logins[pair] -= 1
+            if not self._owner.logins[pair]:
+                del self._owner.logins[pair]
         if self._login is not None:
             # No effect on a login that has ended. The check of an ended connection is dropped.
             self._login.cancel()

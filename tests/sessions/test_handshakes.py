@@ -65,7 +65,7 @@ class Acceptor:
         self.registry = LimitRegistry()
         self.connected = 0
         self.logins: list[tuple[Handshake, Deferred[None]]] = []
-        limits = HandshakeLimits(most, of_address, TIMEOUT)
+        limits = HandshakeLimits(most, of_address, TIMEOUT, max_logins=3)
         self.handshakes = ClientHandshakes(
             *(self.clock, lambda: limits, self.registry, NoAuditLog()),
             open_session=self.open_session,
@@ -180,6 +180,28 @@ def test_failed_logins_delay_the_account_at_its_address() -> None:
     acceptor.connect("192.0.2.1", "alice")
     acceptor.logins.pop()[1].callback(None)
     assert isinstance(log_in("192.0.2.1", "alice").refusal, AuthenticationFailed)
+
+
+def test_simultaneous_logins_of_an_account_at_an_address_are_bounded() -> None:
+    acceptor = Acceptor(most=20, of_address=20)
+    for _ in range(3):
+        assert not acceptor.connect("192.0.2.1", "alice").sent
+    assert isinstance(acceptor.connect("192.0.2.1", "alice").refusal, Overloaded)
+    for host, account in (("192.0.2.1", "bob"), ("192.0.2.2", "alice")):
+        assert not acceptor.connect(host, account).sent
+    acceptor.logins[0][1].callback(None)
+    assert not acceptor.connect("192.0.2.1", "alice").sent
+    for _, login in acceptor.logins[1:]:
+        login.callback(None)
+    assert not acceptor.handshakes.logins
+
+
+def test_failed_logins_without_an_account_delay_nobody() -> None:
+    acceptor = Acceptor(most=20, of_address=20)
+    for _ in range(8):
+        channel = acceptor.connect(account="")
+        acceptor.logins.pop()[1].errback(AuthenticationFailed("wrong token"))
+        assert isinstance(channel.refusal, AuthenticationFailed)
 
 
 def test_channels_that_do_not_close_are_aborted() -> None:
