@@ -29,6 +29,7 @@ NAMES: Final = (
     "latency",
     "path",
     "memory",
+    "reload",
     "content",
     "links",
     "group",

@@ -165,6 +165,12 @@ class LoginExpired(PeerError):
     code = "login-expired"
 
 
+class AccountChanged(PeerError):
+    """The account lost a right that the session needs: log in again."""
+
+    code = "account-changed"
+
+
 class IncarnationRefused(PeerError):
     """Another process of the client is newer or concurrent; only one may be connected."""
 

@@ -19,6 +19,8 @@ COMMANDS: Final = {
     "recover": "Replay published events, or show their sources.",
     "explain": "Show how a query is evaluated, and why an event matches or not.",
     "durable": "Show, pause, reset and delete durable subscriptions.",
+    "account": "Add, change, revoke and list accounts of a node's configuration.",
+    "reload": "Let a node apply changed accounts, limits and certificates.",
     "client": "Reset the state that a node stores for a client.",
     "status": "Show the state of one node, or of several side by side.",
     "top": "Watch nodes, their links and their traffic.",

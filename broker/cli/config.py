@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from broker.cli.failure import Failure
+from broker.cli.new_secret import hash_new_secret
 
 
 @click.command(no_args_is_help=True)
@@ -34,7 +33,7 @@ def command(explain: bool, file: Path | None, hashing: bool) -> None:
 
         click.echo(explanation(), nl=False)
     elif hashing:
-        _print_secret_hash()
+        click.echo(hash_new_secret())
     else:
         from broker.cluster.node_certificate import load_certificate
         from broker.config import load
@@ -49,16 +48,3 @@ def command(explain: bool, file: Path | None, hashing: bool) -> None:
             f"{file}: {len(settings.listen.endpoints)} endpoints, "
             f"{len(settings.accounts)} accounts, {len(settings.streams)} stream tables: all right"
         )
-
-
-def _print_secret_hash() -> None:
-    from broker.identity.secret import hash_secret
-
-    if sys.stdin.isatty():
-        secret = click.prompt("Secret", hide_input=True, confirmation_prompt=True, err=True)
-    else:
-        secret = sys.stdin.readline().rstrip("\r\n")
-    try:
-        click.echo(hash_secret(secret))
-    except ValueError as error:
-        raise Failure(str(error)) from None

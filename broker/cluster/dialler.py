@@ -102,10 +102,17 @@ def _raise_connection_error(failure: Failure) -> NoReturn:
     raise to_connection_error(failure.value) from None
 
 
-def build_dialler(settings: Settings, reactor: Any, own_host: str = "") -> TwistedDialler:
-    """Raises `ConfigurationError` for unusable certificates or an unusable key."""
+def build_dialler(
+    settings: Settings,
+    reactor: Any,
+    own_host: str = "",
+    certificate: NodeCertificate | None = None,
+) -> TwistedDialler:
+    """Load the certificate unless it is given. Raises `ConfigurationError` for unusable
+    certificates or an unusable key."""
+    certificate = certificate or load_certificate(settings)
     return TwistedDialler(
-        *(reactor, settings.limits.max_frame_bytes, load_certificate(settings), own_host),
+        *(reactor, settings.limits.max_frame_bytes, certificate, own_host),
         read_link_secret(settings.network),
     )
 

@@ -22,6 +22,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from broker.config import Settings
 from broker.errors import ConfigurationError
+from broker.transport.socket.reloadable_context import ReloadableContext
 from broker.transport.socket.tcp import common_name
 
 _T = TypeVar("_T")
@@ -43,16 +44,31 @@ class NodeCertificate:
             raise ConfigurationError(
                 f"network.certificate {certificate} is for {name!r}, but node.name is {node!r}"
             )
-        self._options: Any = CertificateOptions(
+        self._files = (certificate, authority, node)
+        options: Any = CertificateOptions(
             privateKey=own.privateKey.original,
             certificate=own.original,
             trustRoot=trustRootFromCertificates(roots),
             raiseMinimumTo=TLSVersion.TLSv1_2,
         )
+        self._context = ReloadableContext(options)
 
     def wrap_in_tls(self, factory: IProtocolFactory, *, dials: bool) -> IProtocolFactory:
-        wrapped: IProtocolFactory = TLSMemoryBIOFactory(self._options, dials, factory)
+        wrapped: IProtocolFactory = TLSMemoryBIOFactory(self._context, dials, factory)
         return wrapped
+
+    def load_again(self) -> Callable[[], bool]:
+        """Read the files again, in any thread. Raises `ConfigurationError`.
+
+        Return a function that uses them for later connections, and returns True.
+        """
+        loaded = NodeCertificate(*self._files)
+
+        def replace() -> bool:
+            self._context.replace(loaded._context)
+            return True
+
+        return replace
 
 
 def read_certificates(setting: str, path: Path) -> list[Certificate]:

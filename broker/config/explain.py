@@ -13,6 +13,7 @@ import attrs
 
 from broker.config.faults import FaultSettings
 from broker.config.identity import AccountSettings
+from broker.config.reloadable import RELOADABLE
 from broker.config.setting import Setting, settings_of
 from broker.config.settings import SECTIONS, StreamSettings
 from broker.config.stacks import StackInstance
@@ -30,6 +31,10 @@ def explain() -> str:
         _comment("Settings of an xmlbroker node: every key, with its default.")
         + _comment("A duration is a number of seconds or a text such as 7d, 12h, 30m, 10s, 5ms.")
         + _comment("A size is a number of bytes or a text such as 1GiB, 64MiB, 10kB.")
+        + _comment(
+            "A key that applies at reload is changed on a running node by `xmlbroker reload` or "
+            "SIGHUP. Others need a restart."
+        )
     ]
     parts += [_section(f"[{name}]", section, example=False) for name, section in SECTIONS.items()]
     parts += [_section(heading, section, example=True) for heading, section in _EXAMPLES]
@@ -39,8 +44,10 @@ def explain() -> str:
 def _section(heading: str, section: type, *, example: bool) -> str:
     text = _comment(inspect.getdoc(section) or "")
     text += ("#" if example else "") + f"{heading}\n"
+    reloadable = RELOADABLE.get(heading.strip("[]").partition(".")[0], frozenset())
     for key, (field, setting) in settings_of(section).items():
-        text += _comment(setting.doc) + _comment(f"Takes {setting.kind.allowed}.")
+        reload = " Applies at reload." if key in reloadable else ""
+        text += _comment(setting.doc) + _comment(f"Takes {setting.kind.allowed}.{reload}")
         off = "#" if example or setting.shown is not None else ""
         text += f"{off}{key} = {_default(field, setting)}\n"
     return text

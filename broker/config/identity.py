@@ -76,7 +76,14 @@ TEXT: Final = _text_of("a text", str)
 
 @attrs.frozen
 class IdentitySettings:
-    """Logins of clients other than by secret, and of clients of earlier versions."""
+    """Accounts of a file of their own, logins other than by secret, and earlier clients."""
+
+    accounts_file: Path | None = setting(
+        value_kind.OPTIONAL_FILE,
+        None,
+        "TOML file with further tables [accounts.NAME], which only its owner may read, relative "
+        "to this file. `xmlbroker account` edits it.",
+    )
 
     accept_sent_secrets: bool = setting(
         value_kind.BOOLEAN,

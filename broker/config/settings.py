@@ -17,6 +17,7 @@ from broker.config.audit import AuditSettings
 from broker.config.faults import FaultSettings
 from broker.config.identity import AccountSettings, IdentitySettings
 from broker.config.limits import LimitSettings
+from broker.config.logging import LoggingSettings
 from broker.config.network import NetworkSettings
 from broker.config.recovery import ArchiveSettings, RecoverySettings
 from broker.config.setting import derived_setting, setting
@@ -243,6 +244,7 @@ class Settings:
     validation: ValidationSettings = attrs.field(factory=ValidationSettings)
     metrics: MetricsSettings = attrs.field(factory=MetricsSettings)
     audit: AuditSettings = attrs.field(factory=AuditSettings)
+    logging: LoggingSettings = attrs.field(factory=LoggingSettings)
     network: NetworkSettings = attrs.field(factory=NetworkSettings)
     archive: ArchiveSettings = attrs.field(factory=ArchiveSettings)
     recovery: RecoverySettings = attrs.field(factory=RecoverySettings)
@@ -279,6 +281,7 @@ SECTIONS: Final[dict[str, type]] = {
     "validation": ValidationSettings,
     "metrics": MetricsSettings,
     "audit": AuditSettings,
+    "logging": LoggingSettings,
     "network": NetworkSettings,
     "archive": ArchiveSettings,
     "recovery": RecoverySettings,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
@@ -39,19 +40,56 @@ def defaults() -> Settings:
     return Settings()
 
 
-def load(path: Path) -> Settings:
-    """`ConfigurationError` names the file, the key and the line."""
+def load(path: Path, *, accounts: Sequence[AccountSettings] | None = None) -> Settings:
+    """`ConfigurationError` names the file, the key and the line.
+
+    `accounts` replace those of `identity.accounts_file`.
+    """
+    reader, document = _parse(_read_text(path), str(path))
+    return reader.read(document, path.parent, accounts)
+
+
+def load_text(text: str, name: str) -> Settings:
+    """`name` stands for the file in errors. A file that it names is relative to the current
+    folder."""
+    reader, document = _parse(text, name)
+    return reader.read(document, Path(), None)
+
+
+def load_accounts(path: Path) -> tuple[AccountSettings, ...]:
+    """Return the accounts of a file that only its owner can read. Raises `ConfigurationError`."""
+    text = _read_text(path)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise ConfigurationError(f"{path} has mode {mode:o}, so that others may use it: chmod 600")
+    reader, document = _parse(text, str(path))
+    return reader.read_accounts_alone(document)
+
+
+def find_accounts_file(path: Path) -> Path | None:
+    """Return the path that `identity.accounts_file` of a configuration names; the file may not
+    exist. Raises `ConfigurationError`."""
+    reader, document = _parse(_read_text(path), str(path))
+    file = reader.read_section("identity", document).accounts_file
+    return None if file is None else path.parent / file
+
+
+def make_account(name: str, table: Mapping[str, Any]) -> AccountSettings:
+    """Return an account of the values of a TOML table. Raises `ConfigurationError`."""
+    (account,) = _Reader(f"account {name}", {}).read_accounts({"accounts": {name: dict(table)}})
+    return account
+
+
+def _read_text(path: Path) -> str:
     try:
-        text = path.read_bytes().decode()
+        return path.read_bytes().decode()
     except OSError as wrong:
         raise ConfigurationError(f"{path} can not be read: {wrong.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path} is not a text in UTF-8") from None
-    return load_text(text, str(path))
 
 
-def load_text(text: str, name: str) -> Settings:
-    """`name` stands for the file in errors."""
+def _parse(text: str, name: str) -> tuple[_Reader, dict[str, Any]]:
     try:
         document = tomllib.loads(text)
         spots = locate_keys(text)
@@ -63,7 +101,7 @@ def load_text(text: str, name: str) -> Settings:
     except (ValueError, RecursionError):
         # tomllib raises both for very long numbers and endlessly nested arrays.
         raise ConfigurationError(f"{name} has a number or an array that is too long") from None
-    return _Reader(name, spots).read(document)
+    return _Reader(name, spots), document
 
 
 @attrs.frozen
@@ -71,16 +109,16 @@ class _Reader:
     name: str
     locations: Mapping[KeyPath, Location]
 
-    def read(self, document: dict[str, Any]) -> Settings:
+    def read(
+        self, document: dict[str, Any], folder: Path, accounts: Sequence[AccountSettings] | None
+    ) -> Settings:
+        """`folder` is that of the file; `accounts` replace those of `identity.accounts_file`."""
         known = [*SECTIONS, *_TABLES_BY_NAME, _FAULTS]
         for key in document:
             if key not in known:
                 self._fail_unknown((key,), known)
         settings = Settings(
-            **{
-                key: section(**self._read_table((key,), document.get(key, {}), section))
-                for key, section in SECTIONS.items()
-            },
+            **{key: self.read_section(key, document) for key in SECTIONS},
             streams=tuple(
                 StreamSettings(
                     self._parse_pattern(pattern), **self._read_table(path, table, StreamSettings)
@@ -91,20 +129,47 @@ class _Reader:
                 self._read_stack(path, name, table)
                 for path, name, table in self._tables("stacks", document)
             ),
-            accounts=tuple(
-                AccountSettings(
-                    self._check_account(account), **self._read_table(path, table, AccountSettings)
-                )
-                for path, account, table in self._tables("accounts", document)
-            ),
+            accounts=self.read_accounts(document),
             faults=tuple(
                 FaultSettings(**self._read_table((_FAULTS, index), table, FaultSettings))
                 for index, table in enumerate(self._array(_FAULTS, document))
             ),
         )
+        if accounts is None and settings.identity.accounts_file is not None:
+            file = folder / settings.identity.accounts_file
+            if not file.exists():
+                self._fail(
+                    ("identity", "accounts_file"),
+                    f"{file} does not exist: `xmlbroker account add` makes it",
+                )
+            accounts = load_accounts(file)
+        names = {each.name for each in settings.accounts}
+        for each in accounts or ():
+            if each.name in names:
+                other = settings.identity.accounts_file
+                self._fail(("accounts", each.name), f"{other} has the account {each.name} too")
+        settings = attrs.evolve(settings, accounts=(*settings.accounts, *(accounts or ())))
         for path, sentence in find_contradictions(settings):
             self._fail(path, sentence)
         return settings
+
+    def read_section(self, key: str, document: dict[str, Any]) -> Any:
+        section = SECTIONS[key]
+        return section(**self._read_table((key,), document.get(key, {}), section))
+
+    def read_accounts_alone(self, document: dict[str, Any]) -> tuple[AccountSettings, ...]:
+        for key in document:
+            if key != "accounts":
+                self._fail((key,), f"{key} is unknown; this file has tables [accounts.NAME] alone")
+        return self.read_accounts(document)
+
+    def read_accounts(self, document: dict[str, Any]) -> tuple[AccountSettings, ...]:
+        return tuple(
+            AccountSettings(
+                self._check_account(account), **self._read_table(path, table, AccountSettings)
+            )
+            for path, account, table in self._tables("accounts", document)
+        )
 
     def _tables(self, key: str, document: dict[str, Any]) -> list[tuple[tuple[str, str], str, Any]]:
         tables = document.get(key, {})

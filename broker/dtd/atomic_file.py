@@ -7,11 +7,19 @@ import os
 from pathlib import Path
 
 
-def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
-    """After a crash, or an `OSError`, the old or the new file is there."""
+def write_atomically(path: Path, data: bytes, *, sync: bool, is_private: bool = False) -> None:
+    """After a crash, or an `OSError`, the old or the new file is there.
+
+    A private file has mode 0600, and the owner of the file that it replaces.
+    """
     part = path.with_name(path.name + ".part")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        if is_private:
+            part.unlink(missing_ok=True)
+            os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            if path.exists() and os.geteuid() == 0:
+                os.chown(part, path.stat().st_uid, path.stat().st_gid)
         with open(part, "wb") as file:
             file.write(data)
             file.flush()

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from broker.identity.accounts import Account, Accounts, accounts_by_name, identity_for
+from broker.identity.accounts import (
+    Account,
+    Accounts,
+    accounts_by_name,
+    identity_for,
+    revise_identity,
+)
 from broker.identity.clearance import is_cleared
 from broker.identity.identity import Identity, anonymous_identity
 from broker.identity.interfaces import Ask, IAuthenticator, IIdentity, Login, LoginOffer
@@ -36,4 +42,5 @@ __all__ = [
     "hash_secret",
     "identity_for",
     "is_cleared",
+    "revise_identity",
 ]

@@ -8,7 +8,7 @@ import attrs
 
 from broker.config.identity import AccountSettings
 from broker.config.stored_secret import StoredSecret
-from broker.errors import NotAllowed
+from broker.errors import AccountChanged, AuthenticationFailed, NotAllowed
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import check_client_id
 from broker.identity.client_ids import matches_client_id
@@ -96,4 +96,29 @@ def identity_for(account: Account, client_id: str) -> Identity:
         clearance=account.clearance,
         administer=account.administer,
         client_ids=account.client_ids,
+    )
+
+
+def revise_identity(accounts: Accounts, identity: Identity) -> Identity:
+    """Return the identity of a session with the present rights of its account.
+
+    A higher clearance counts from the next login. Raises `AuthenticationFailed` for a revoked
+    account, `NotAllowed` for a client id that is no longer the account's, and `AccountChanged`
+    for a lower clearance.
+    """
+    if not identity.account:
+        return identity
+    account = accounts.find(identity.account)
+    if account is None:
+        raise AuthenticationFailed(f"the account {identity.account!r} has been revoked")
+    present = identity_for(account, identity.client_id)
+    if present.clearance.rank < identity.clearance.rank:
+        raise AccountChanged(
+            f"the clearance of the account {identity.account!r} is {present.clearance.value!r} now"
+        )
+    return attrs.evolve(
+        identity,
+        rights=present.rights,
+        administer=present.administer,
+        client_ids=present.client_ids,
     )

@@ -71,6 +71,10 @@ class Quarantine:
             used=lambda: self._waiting_bytes,
         )
 
+    def set_bounds(self, max_files: int, max_bytes: int) -> None:
+        """Change the bounds; the next document removes what is beyond them."""
+        self._max_files, self._max_bytes = max_files, max_bytes
+
     def add_document(self, document: bytes, error: BrokerError, sender: str) -> None:
         """Store a document, unless it exceeds the folder's limit."""
         if len(document) > self._max_bytes or self._max_files < 1:

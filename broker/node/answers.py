@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 
 from broker.cluster.event_routes import EventRoutes
 from broker.dtd.interfaces import IDtdCache
+from broker.errors import ConfigurationError
 from broker.event.stream import check_client_id
 from broker.identity import Identity
 from broker.matching.query.query import Query
@@ -17,6 +18,7 @@ from broker.node.event_types import EventTypes
 from broker.node.mesh_answers import MeshAnswers
 from broker.node.operation_answers import OperationAnswers
 from broker.node.order_answers import OrderAnswers
+from broker.node.reload import Reload
 from broker.node.status import InspectedNode, build_status
 from broker.node.type_answers import Subscriber, find_subscribers
 from broker.recovery.inspection import RecoveryInspection
@@ -43,6 +45,8 @@ class AnsweringNode(ExplainedNode, Protocol):
     def explanation_answers(self) -> ExplanationAnswers: ...
     @property
     def types(self) -> EventTypes: ...
+    @property
+    def reload(self) -> Reload | None: ...
 
 
 def build_explanation_answers(
@@ -129,6 +133,12 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
         answer = {"client": client, "incarnation": incarnation, "session_ended": had_session}
         return node.event_log.when_state_committed().addCallback(lambda _: answer)
 
+    def answer_reload(identity: Identity, ask: Ask) -> Any:
+        identity.check_administer()
+        if node.reload is None:
+            raise ConfigurationError("this node runs without a configuration file")
+        return node.reload.answer(identity, ask)
+
     def list_subscribers() -> Iterator[Subscriber]:
         queries = None if node.network is None else node.network.remote_interest
         return find_subscribers(node.acceptor.sessions, node.durables, queries, parse_query)
@@ -147,6 +157,7 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
     types = node.types.build_answers(list_subscribers)
     return {
         "status": answer_status,
+        "reload": answer_reload,
         "client-reset": answer_client_reset,
         "dtd-list": types.answer_list,
         "dtd-show": types.answer_show,

@@ -26,7 +26,7 @@ from broker.delivery.session_delivery import SessionDelivery
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable, QueryTooExpensive
-from broker.identity import Accounts, Identity, authenticator_for
+from broker.identity import Accounts, Identity, authenticator_for, revise_identity
 from broker.ingest.acknowledgement_policy import LOCAL_ACKNOWLEDGEMENT
 from broker.ingest.input import Input
 from broker.ingest.quarantine import Quarantine
@@ -40,6 +40,7 @@ from broker.node.audit import AUDITED_QUESTIONS, build_audit_log
 from broker.node.event_types import EventTypes
 from broker.node.log_opening import open_event_log
 from broker.node.matcher import make_matcher, query_limits
+from broker.node.reload import Reload
 from broker.node.stream_services import build_interest, build_transports
 from broker.node.threads import Threads
 from broker.queue_memory import HeldBytes, QueueMemory
@@ -92,6 +93,7 @@ class Node:
         """
         random = random or Random()
         self.settings = settings
+        self.reload: Reload | None = None
         self.accounts = Accounts(settings.accounts)
         limit_registry = self.limit_registry = LimitRegistry()
         self.audit = build_audit_log(settings.audit, threads, reactor, wall_clock, limit_registry)
@@ -231,7 +233,7 @@ class Node:
         )
 
     def _make_acceptor(self) -> SessionAcceptor:
-        limits = self.settings.limits
+        settings, limits = self.settings, self.settings.limits
         services = SessionServices(
             input=self.rated_input,
             subscriptions=self.subscription_requests,
@@ -256,11 +258,10 @@ class Node:
             return session
 
         return SessionAcceptor(
-            node_name=self.settings.node.name,
+            node_name=settings.node.name,
             address=self._find_address,
-            authenticator=authenticator_for(
-                self.accounts, self.settings, self._threads.run_in_pool
-            ),
+            authenticator=authenticator_for(self.accounts, settings, self._threads.run_in_pool),
+            revise=lambda identity: revise_identity(self.accounts, identity),
             event_log=self.event_log,
             incarnations=Incarnations(self.event_log, self._wall_clock),
             clock=self._reactor,
@@ -389,8 +390,6 @@ class Node:
             found = self.output.find_feed(number)
             if found is not None and found[0] in sessions:
                 sessions[found[0]].end_subscription(found[1].number, error)
-
-    # ------------------------------------------------------------------ for the archive
 
     def dead_origins(self) -> Sequence[str]:
         network = self.network

@@ -6,7 +6,9 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 from twisted.application.service import Service
@@ -22,13 +24,18 @@ from broker.cluster.dialler import build_dialler
 from broker.cluster.listener import NetworkListener
 from broker.config import Settings
 from broker.config.exposure import find_exposures
+from broker.config.settings_stream import read_in_process
 from broker.errors import BrokerError
 from broker.node.child_processes import ChildProcesses, build_child_processes
 from broker.node.client_certificates import VerifyingReactor
+from broker.node.client_listeners import ClientListeners
 from broker.node.descriptors import reserve_descriptors
 from broker.node.garbage_collection import configure_garbage_collector
+from broker.node.log_levels import LogLevels
 from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
+from broker.node.reload import Reload
 from broker.node.threads import ReactorThreads
+from broker.streams.link_sockets import open_on_reactor
 from broker.transport.socket.proxy_header import HeaderReactor, ProxyHeaderFactory
 from broker.transport.socket.tcp import TcpChannelFactory
 
@@ -56,8 +63,10 @@ class StartupError(SystemExit, Exception):
 class NodeService(Service):
     log = Logger()
 
-    def __init__(self, settings: Settings, reactor: Any) -> None:
+    def __init__(self, settings: Settings, reactor: Any, path: Path | None = None) -> None:
+        """`path` is that of the configuration, for a reload."""
         self._settings = settings
+        self._path = path
         self._reactor = reactor
         self._ports: list[IListeningPort] = []
         self._loops: list[LoopingCall] = []
@@ -78,22 +87,28 @@ class NodeService(Service):
     async def _start(self) -> None:
         for exposure in find_exposures(self._settings):
             self.log.warn("{exposure}", exposure=exposure)
+        if os.geteuid() == 0:
+            self.log.warn("the node runs as root: give it a user of its own")
         dialler = build_dialler(self._settings, self._reactor)
         self.child_processes = build_child_processes(self._settings, self._reactor)
+        log_levels = LogLevels()
+        log_levels.set(self._settings.logging.levels())
+        threads = ReactorThreads(self._reactor)
         node = self.node = Node(
             self._settings,
             self._reactor,
-            ReactorThreads(self._reactor),
+            threads,
             dialler=dialler,
             archive=None if self.child_processes is None else self.child_processes.access,
+            link_sockets=open_on_reactor(self._reactor, self._settings, dialler.certificate),
         )
         self._reserve_descriptors(node)
-        listening = [
-            serverFromString(self._listening_reactor(node), text).listen(
-                TcpChannelFactory(node.accept_connection, self._settings.limits.max_frame_bytes)
-            )
-            for text in self._settings.listen.endpoints
-        ]
+        listeners = ClientListeners(
+            self._listening_reactor(node), self._settings.listen.endpoints, self._verify_clients
+        )
+        listening = listeners.listen(
+            TcpChannelFactory(node.accept_connection, self._settings.limits.max_frame_bytes)
+        )
         if self._settings.metrics.endpoint:
             # Twisted's web server takes a tenth of the time of all imports.
             from broker.node.metrics import build_metrics_site
@@ -106,6 +121,18 @@ class NodeService(Service):
                 self._settings.network, node.network, dialler, self._reactor
             )
             self._ports += await self._network_listener.start()
+        if self._path is not None:
+            own = dialler.certificate
+            node.reload = Reload(
+                *(node, partial(read_in_process, self._path), threads, self._reactor),
+                certificates=[
+                    listeners.load_certificates,
+                    *([] if own is None else [own.load_again]),
+                ],
+                log_levels=log_levels,
+            )
+            reload = node.reload.handle_signal
+            signal.signal(signal.SIGHUP, lambda *_: self._reactor.callFromThread(reload))
         # A process with threads does not end, so they start when nothing can fail any more.
         node.start()
         if self.child_processes is not None:
@@ -131,11 +158,9 @@ class NodeService(Service):
         )
 
     def _listening_reactor(self, node: Node) -> Any:
-        """Return the reactor of client endpoints, which may be behind proxies, and may verify
-        clients' certificates."""
+        """Return the reactor of client endpoints, which may be behind proxies."""
         settings, handshakes = self._settings, node.acceptor.handshakes
         networks = [ip_network(each) for each in settings.listen.proxies]
-        authority = settings.identity.client_authority
 
         def refused(address: str, error: BrokerError) -> None:
             handshakes.count_refusal(address.rpartition(":")[0], f"proxy {address}", error)
@@ -144,7 +169,11 @@ class NodeService(Service):
             timeout = settings.limits.handshake_timeout
             return ProxyHeaderFactory(factory, networks, timeout, refused)
 
-        reactor = HeaderReactor(self._reactor, wrap) if networks else self._reactor
+        return HeaderReactor(self._reactor, wrap) if networks else self._reactor
+
+    def _verify_clients(self, reactor: Any) -> Any:
+        """Return a reactor whose TLS listeners may verify clients' certificates."""
+        authority = self._settings.identity.client_authority
         return reactor if authority is None else VerifyingReactor(reactor, authority)
 
     def _reserve_descriptors(self, node: Node) -> None:

@@ -26,11 +26,14 @@ class Options(usage.Options):
     ]
 
     settings: Settings
+    path: Path | None
+    """Of the configuration; twistd may change the folder."""
 
     def postOptions(self) -> None:
         """Errors become one line without a traceback."""
         try:
             path = self["config"]
+            self.path = None if path is None else Path(path).absolute()
             self.settings = defaults() if path is None else load(Path(path))
             check_endpoints(self.settings, _reactor())
         except BrokerError as error:
@@ -42,7 +45,7 @@ def makeService(options: Options) -> IService:  # name demanded by Twisted
     collect_rarely()
     from broker.node.service import NodeService
 
-    service: IService = NodeService(options.settings, _reactor())
+    service: IService = NodeService(options.settings, _reactor(), options.path)
     return service
 
 

@@ -87,6 +87,7 @@ class SessionAcceptor:
         node_name: str,
         address: Callable[[], str],
         authenticator: IAuthenticator,
+        revise: Callable[[Identity], Identity],
         event_log: EventLog,
         incarnations: Incarnations,
         clock: IClock,
@@ -99,6 +100,7 @@ class SessionAcceptor:
         self._node_name = node_name
         self._address = address
         self._authenticator = authenticator
+        self._revise = revise
         self._event_log = event_log
         self.incarnations = incarnations
         self._clock = clock
@@ -226,6 +228,8 @@ class SessionAcceptor:
         return self.incarnations.reset(client_id), session is not None
 
     def _find_or_create_session(self, identity: Identity, hello: Hello) -> Session:
+        # Accounts may have changed during the login.
+        identity = self._revise(identity)
         client_id, incarnation, token = identity.client_id, hello.incarnation, hello.token
         found = self._sessions.get((client_id, incarnation, token))
         if found is not None:

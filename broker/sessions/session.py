@@ -347,6 +347,22 @@ class Session:
                 except PeerError as error:
                     self.log.debug("a last position was not stored: {error}", error=error)
 
+    def change_identity(self, identity: Identity) -> int:
+        """Use other rights, and end subscriptions without a right. Return their number."""
+        self.identity = self._profile.identity = self._publisher.identity = identity
+        self._publisher.allowed_streams.clear()
+        ended = 0
+        for feed in list(self.delivery.feeds):
+            if feed.pattern is None:
+                continue
+            try:
+                identity.check_subscribe(feed.pattern)
+            except PeerError as error:
+                self._records.record_refused("subscribe", feed.pattern.text, error)
+                self.end_subscription(feed.number, error)
+                ended += 1
+        return ended
+
     def end_subscription(self, number: int, error: BrokerError) -> None:
         self._close_subscription(number, error)
 

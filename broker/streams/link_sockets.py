@@ -13,6 +13,7 @@ from twisted.names import client, dns
 from broker.cluster.descriptor import Endpoint
 from broker.cluster.dialler import TwistedDialler, build_dialler
 from broker.cluster.discovery.dns_seeds import HostSeeds
+from broker.cluster.node_certificate import NodeCertificate
 from broker.config import Settings
 from broker.errors import ConfigurationError
 from broker.streams.connection_port import IConnectionSocket, OpenConnections, OpenGroup
@@ -46,7 +47,11 @@ class LinkSockets:
     find_addresses: FindAddresses = _refuse_name
 
 
-def open_on_reactor(reactor: Any, settings: Settings) -> LinkSockets:
+def open_on_reactor(
+    reactor: Any, settings: Settings, certificate: NodeCertificate | None = None
+) -> LinkSockets:
+    """`certificate` is that of `settings`; it is loaded for each port if it is not given."""
+
     def open_datagrams(host: str, port: int) -> IDatagramSocket:
         socket = UdpSocket(reactor, host, port)
         socket.start()
@@ -56,7 +61,7 @@ def open_on_reactor(reactor: Any, settings: Settings) -> LinkSockets:
         host: str, port: int, transport: Transport, on_connect: Callable[[ISocketChannel], None]
     ) -> IConnectionSocket:
         """Raises also `ConfigurationError` for unusable certificates."""
-        dialler = build_dialler(settings, reactor, host)
+        dialler = build_dialler(settings, reactor, host, certificate)
         if transport is Transport.UDP:
             udp = UdpPort(reactor, host, port, on_connect, secret=dialler.udp_secret)
             return UdpConnections(udp, dialler)

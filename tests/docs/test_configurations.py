@@ -11,6 +11,7 @@ import pytest
 
 import twisted.plugins
 from broker.cluster.node_certificate import NodeCertificate
+from broker.config.accounts_file import AccountsFile
 from broker.transport.stacks import find_plugins
 from tests.capability import need
 from tests.cli.fake_node import FakeNode, run
@@ -66,6 +67,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert len(made) == 2
     for commands in made:
         subprocess.run(["sh", "-ec", commands], cwd=folder, check=True, capture_output=True)
+    with AccountsFile(folder / "accounts.toml").change():
+        """`xmlbroker account` makes an empty file, too."""
     return folder
 
 
