@@ -47,7 +47,13 @@ LATER = PROTOCOL_VERSIONS[-1] + 1
 @pytest.fixture
 def world() -> Iterator[World]:
     settings = Settings()
-    limits = attrs.evolve(settings.limits, handshake_timeout=HANDSHAKE, max_sessions=5)
+    limits = attrs.evolve(
+        settings.limits,
+        handshake_timeout=HANDSHAKE,
+        max_sessions=5,
+        max_handshakes=20,
+        max_handshakes_per_address=5,
+    )
     with World(1, settings=attrs.evolve(settings, limits=limits)) as world:
         publisher = Publisher(world.client("publisher"))
         reader = Reader(world, world.client("reader"))

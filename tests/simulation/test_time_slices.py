@@ -91,10 +91,10 @@ def slow_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 def slow_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     match = world.node.matcher.match
 
-    def slowly(documents: Sequence[bytes], undescribed: Any, seconds: float) -> Any:
+    def slowly(documents: Sequence[bytes], undescribed: Any, seconds: float, **named: Any) -> Any:
         count = min(max(1, ceil(seconds / MATCH_SECONDS)), len(documents))
         world.clock.rightNow += MATCH_SECONDS * count
-        return match(documents[:count], undescribed, seconds)
+        return match(documents[:count], undescribed, seconds, **named)
 
     def select_slowly(
         number: int,
