@@ -145,6 +145,12 @@ class BadCertificate(PeerError):
     code = "bad-certificate"
 
 
+class BadSignature(ProtocolError):
+    """An event that its origin has not signed, at this place and with these bytes."""
+
+    code = "bad-signature"
+
+
 class PeerSilent(PeerError):
     code = "peer-silent"
 

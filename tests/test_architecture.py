@@ -28,7 +28,8 @@ FLOORS = (
         *("broker.limit_registry", "broker.audit", "broker.queue_memory"),
     ),
     (
-        *("broker.event", "broker.transport", "broker.order_certificates", "broker.scram"),
+        *("broker.event", "broker.transport", "broker.scram"),
+        *("broker.order_certificates", "broker.signatures"),
         *("broker.streams.contract", "broker.streams.dropped_count"),
     ),
     ("broker.dtd", "broker.config"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 import pyarrow as pa
 
@@ -10,14 +12,16 @@ from broker.archive.layout import hour_of, partition_contains
 from broker.archive.manifest_entry import ArchivedFile
 from broker.archive.parquet import RowSummary
 from broker.archive.row_order import is_strictly_ordered
-from broker.archive.table import digest_of
+from broker.archive.table import batch_to_events, digest_of, has_values
 from broker.errors import ArchiveCorrupt
+from broker.signatures.event_check import find_forged
 
 
 def check_rows(batches: Iterator[pa.RecordBatch]) -> list[RowSummary]:
     """Return summaries.
 
-    Raises `ArchiveCorrupt` without rows, for places out of order, or a wrong digest.
+    Raises `ArchiveCorrupt` without rows, for places out of order, a wrong digest, or an event that
+    its origin has not signed.
     """
     parts: list[RowSummary] = []
     last_row: pa.Table | None = None
@@ -28,6 +32,7 @@ def check_rows(batches: Iterator[pa.RecordBatch]) -> list[RowSummary]:
             raise ArchiveCorrupt("its places do not ascend")
         last_row = rows.slice(rows.num_rows - 1)
         _check_documents(batch)
+        _check_signatures(batch)
         parts.append(RowSummary.from_rows(rows))
     if not parts:
         raise ArchiveCorrupt("it has no rows")
@@ -47,3 +52,11 @@ def _check_documents(batch: pa.RecordBatch) -> None:
     found = map(digest_of, batch.column("document").to_pylist())
     if list(found) != batch.column("digest").to_pylist():
         raise ArchiveCorrupt("a document does not match its digest")
+
+
+def _check_signatures(batch: pa.RecordBatch) -> None:
+    if not has_values(batch, "proof"):
+        return
+    for origin, run in groupby(batch_to_events(batch), key=attrgetter("origin")):
+        for event, error in find_forged(origin, run, must_sign=False):
+            raise ArchiveCorrupt(f"{error} ({event.place})")

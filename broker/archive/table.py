@@ -16,9 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from broker.errors import ArchiveCorrupt
-from broker.event.annotation import RECORD_FIELDS, with_annotation
 from broker.event.envelope import Liveness, SecurityLevel
 from broker.event.order_entry import decode_order_entry
+from broker.event.record import (
+    ALL_FIELDS,
+    ANNOTATED_FIELDS,
+    LENGTH_BYTES,
+    RECORD_FIELDS,
+    join_record,
+)
 from broker.log.logged_event import LoggedEvent, encode_fields
 
 #: Enough to detect damage; it protects no secret.
@@ -49,11 +55,13 @@ SCHEMA: Final = pa.schema(
         pa.field("annotation", pa.binary()),
         # With `stack` and `stack_order`: the stamp of an order entry (`broker.event.order_entry`).
         pa.field("stack_site", _NAMES),
+        # Proof of the origin's signature (`broker.signatures`).
+        pa.field("proof", pa.binary()),
     ]
 )
-#: A file has the first of these columns, or both, only if an event has a value there.
-OPTIONAL_COLUMNS: Final = ("annotation", "stack_site")
-#: Of files without, with one, and with both.
+#: A file has the first of these columns, up to the last one in which an event has a value.
+OPTIONAL_COLUMNS: Final = ("annotation", "stack_site", "proof")
+#: Of files without, with one, and with more.
 FILE_SCHEMAS: Final = tuple(
     pa.schema(list(SCHEMA)[: len(SCHEMA) - absent])
     for absent in reversed(range(len(OPTIONAL_COLUMNS) + 1))
@@ -104,7 +112,7 @@ def columns_to_batch(
     `pieces`; `ends` has a 0 and then the end of each.
     """
     count = len(offsets)
-    columns, annotations = _decode_records(records, count)
+    columns, annotations, proofs = _decode_records(records, count)
     client, timestamp, sequence, incarnation, stream, kind, version, _, liveness = columns
     stacks, stack_orders, stack_sites = _stack_columns(annotations, count)
     return pa.RecordBatch.from_arrays(
@@ -122,6 +130,7 @@ def columns_to_batch(
             _document_column(documents, ends),
             pa.array(annotations, pa.binary()) if annotations else pa.nulls(count, pa.binary()),
             stack_sites,
+            pa.array(proofs, pa.binary()) if proofs else pa.nulls(count, pa.binary()),
         ],
         schema=SCHEMA,
     )
@@ -166,7 +175,7 @@ def batch_to_events(batch: pa.RecordBatch) -> list[LoggedEvent]:
 
 
 def encode_records(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """`annotation` may be absent. Raises KeyError, TypeError or ValueError."""
+    """`annotation` and `proof` may be absent. Raises KeyError, TypeError or ValueError."""
     records: Iterator[bytes] = map(
         encode_fields,
         zip(
@@ -176,13 +185,16 @@ def encode_records(batch: pa.RecordBatch) -> Iterator[bytes]:
             strict=True,
         ),
     )
-    if not has_values(batch, "annotation"):
-        return records
-    annotations = batch.column("annotation").to_pylist()
-    return (
-        record if found is None else with_annotation(record, found)
-        for record, found in zip(records, annotations, strict=True)
-    )
+    found = [_optional_bytes(batch, name) for name in ("annotation", "proof")]
+    return records if found == [None, None] else map(join_record, records, *map(_or_empty, found))
+
+
+def _optional_bytes(batch: pa.RecordBatch, name: str) -> list[bytes | None] | None:
+    return batch.column(name).to_pylist() if has_values(batch, name) else None
+
+
+def _or_empty(values: list[bytes | None] | None) -> Iterator[bytes]:
+    return repeat(b"") if values is None else (value or b"" for value in values)
 
 
 def has_values(rows: pa.RecordBatch | pa.Table, name: str) -> bool:
@@ -237,23 +249,29 @@ def column_values(batch: pa.RecordBatch, name: str) -> list[Any]:
 
 def _decode_records(
     records: bytes, count: int
-) -> tuple[list[tuple[Any, ...]], list[bytes | None] | None]:
-    """Return the columns of the headers, and the annotations if there are any."""
+) -> tuple[list[tuple[Any, ...]], list[bytes | None] | None, list[bytes | None] | None]:
+    """Return the columns of the headers, and the annotations and proofs if there are any."""
     unpacker = msgpack.Unpacker(use_list=False, max_buffer_size=0)
     unpacker.feed(records)
-    headers, annotations = list(unpacker), None
+    headers = list(unpacker)
+    annotations = proofs = None
     fields = tuple(chain.from_iterable(headers))
     if len(fields) > RECORD_FIELDS * len(headers):
-        annotations = [each[-1] if len(each) == RECORD_FIELDS + 1 else None for each in headers]
-        fields = tuple(
-            chain.from_iterable(
-                each if found is None else each[:-1]
-                for each, found in zip(headers, annotations, strict=True)
-            )
-        )
+        sizes = set(map(len, headers))
+        if not sizes <= {RECORD_FIELDS, ANNOTATED_FIELDS, ALL_FIELDS}:
+            raise ValueError("a record does not have the fields of a header")
+        annotations = [
+            each[RECORD_FIELDS] or None if len(each) > RECORD_FIELDS else None for each in headers
+        ]
+        if ALL_FIELDS in sizes:
+            proofs = [
+                each[ANNOTATED_FIELDS][:-LENGTH_BYTES] if len(each) == ALL_FIELDS else None
+                for each in headers
+            ]
+        fields = tuple(chain.from_iterable([each[:RECORD_FIELDS] for each in headers]))
     if len(fields) != RECORD_FIELDS * count:
         raise ValueError("a record does not have the fields of a header")
-    return [fields[i::RECORD_FIELDS] for i in range(RECORD_FIELDS)], annotations
+    return [fields[i::RECORD_FIELDS] for i in range(RECORD_FIELDS)], annotations, proofs
 
 
 def _expand_origins(origins: Sequence[tuple[str, int]]) -> pa.Array:

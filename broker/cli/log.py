@@ -33,7 +33,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="JSON lines, on a terminal too.")
 @click.option("--repair", is_flag=True, help="Save all readable data. The node must be down.")
 def verify(where: Path, as_json: bool, repair: bool) -> None:
-    """Read the whole log, and compare it with its checksums.
+    """Read the whole log, and check its checksums and the signatures of its events.
 
     Each damage is printed with its kind, origin, places and serials. A log in use by a node is read
     meanwhile. The exit status is 1 if damage remains. When a node reads damaged events it asks
@@ -124,5 +124,8 @@ def _print_findings(done: VerificationResult, *, as_json: bool) -> None:
         f"{done.events} events in {done.chunks} chunks, {done.values} values, {done.bytes} bytes: "
         + (f"{len(done.findings)} damaged" if done.findings else "no damage")
     )
+    signatures = done.signatures
+    if signatures.unsigned:
+        click.echo(f"{signatures.signed} events are signed, {signatures.unsigned} are not")
     if done.unchecked:
         click.echo(f"{done.unchecked} chunks of an older version have no checksums")

@@ -24,8 +24,8 @@ from broker.errors import (
     ProtocolError,
     VersionMismatch,
 )
-from broker.event.annotation import split_annotation
 from broker.event.place import Mark, Place
+from broker.event.record import split_record
 from broker.event.stream import StreamPattern
 from broker.log.logged_event import header_from_fields
 from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch, ITransportPlugin
@@ -246,6 +246,6 @@ class MeshMembership:
 
 def _read_event(flow: str, event: CarriedEvent) -> ReceivedEvent:
     """Raises ValueError, TypeError, LookupError or `msgpack.UnpackException`."""
-    record, _ = split_annotation(event.record)
+    record, _, _ = split_record(event.record)
     header = header_from_fields(msgpack.unpackb(record, use_list=False))
     return ReceivedEvent(Place(flow, *event.mark), header, header.liveness, event.document)

@@ -60,6 +60,12 @@ def network_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
         ("xmlbroker_broken_links", "Links ended because of errors of the peer.", "broken_links"),
     ):
         yield _counter(name, text, "code", report[key])
+    yield _counter(
+        "xmlbroker_forged",
+        "Frames and pages with an event that its origin has not signed.",
+        "sender",
+        report["forged"],
+    )
     if report["address"] is not None:
         yield from _of_a_member(report)
 

@@ -8,7 +8,7 @@ from twisted.internet.defer import gatherResults
 from twisted.logger import Logger
 
 from broker.cluster import messages
-from broker.cluster.address import Address, UnitPath, is_within
+from broker.cluster.address import Address, UnitPath
 from broker.cluster.admission import AdmissionContext, surplus_members
 from broker.cluster.admission_context import build_admission_context
 from broker.cluster.clone_detection import CloneConfirmation, find_earlier_clones
@@ -29,10 +29,12 @@ from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.replicas.messages import REPLICA_EVENTS
 from broker.cluster.replicas.replicator import Replicator
 from broker.cluster.replicas.service import Replicas
+from broker.cluster.signature_check import SignatureCheck
 from broker.cluster.stack_tables import OwnStack
 from broker.cluster.timer_lag import TimerLag
 from broker.cluster.traffic import frame as frames
 from broker.cluster.traffic.core import Traffic
+from broker.cluster.traffic.forwarding import has_transit_ranges
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.known_histories import KnownHistories
@@ -74,6 +76,7 @@ class Network:
         clock: IClock,
         wall_clock: Callable[[], int],
         link_policy: LinkPolicy,
+        signatures: SignatureCheck,
         most_nodes: int,
         compress: bool,
         patience: float,
@@ -84,6 +87,7 @@ class Network:
         self.wall_clock = wall_clock
         self._clone_confirmation = CloneConfirmation()
         self._link_policy = link_policy
+        self.signatures = signatures
         self.timer_lag = TimerLag(clock)
         self._most_nodes = most_nodes
         self._compress, self._patience = compress, patience
@@ -337,21 +341,16 @@ class Network:
     def _receive_frame(self, frame: Frame, neighbour: Neighbour) -> None:
         if frame.intervals:
             self.event_log.put_flow(frame.origin, tuple(frame.intervals))
+        assert self.state is not None
+        own = self.state.address
+        is_inside = neighbour.node.address.unit == own.unit
+        if not self.signatures.accepts_frame(frame, neighbour.name, is_inside=is_inside):
+            return
         validates = self._link_policy.validate_always or not neighbour.trusted
-        if validates and frame.event_count and self._has_transit_ranges(frame):
+        if validates and frame.event_count and has_transit_ranges(frame, own):
             self.driver.relay_ingest.validate_frame(frame, self.driver.send_frame)
         else:
             self.driver.send_frame(frame)
-
-    def _has_transit_ranges(self, frame: Frame) -> bool:
-        """Return True if part of a frame only passes through."""
-        assert self.state is not None
-        own = self.state.address
-        return any(
-            each.destination != own
-            and (each.destination.node or not is_within(own.unit, each.destination.unit))
-            for each in frame.ranges
-        )
 
     def _is_replica_request(self, request: PageRequest) -> bool:
         assert self.state is not None
@@ -359,8 +358,10 @@ class Network:
 
     def receive_group_frame(self, data: bytes) -> None:
         """Raises `ProtocolError`."""
-        if self.traffic is not None:
-            self.driver.call(self.traffic.receive_group_frame, frames.decode_frame(data))
+        frame = frames.decode_frame(data)
+        accepted = self.signatures.accepts_frame(frame, "a member of the group", is_inside=True)
+        if accepted and self.traffic is not None:
+            self.driver.call(self.traffic.receive_group_frame, frame)
 
     def _group_receivers(self, rank: int) -> Collection[str]:
         return self.group.receivers if rank <= self._link_policy.group_clearance else ()

@@ -31,6 +31,7 @@ from broker.cluster.relay_ingest import RelayIngest, ReportDropped
 from broker.cluster.relayed_types import RelayedTypes
 from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.replicas.replicator import Replicator
+from broker.cluster.signature_check import SignatureCheck, signature_policy
 from broker.cluster.stack_tables import OwnStack
 from broker.cluster.types.network_types import NetworkTypes
 from broker.cluster.withheld_events import WithheldEvents
@@ -141,6 +142,7 @@ def build_network(
             network_settings.validate == "every-hop",
             network_settings.link_costs,
         ),
+        signatures=SignatureCheck(signature_policy(network_settings), reactor.seconds),
         most_nodes=network_settings.max_nodes,
         compress=network_settings.compress,
         patience=network_settings.gap_timeout,

@@ -45,6 +45,7 @@ def network_snapshot(name: str, network: Network) -> dict[str, Any]:
         "slow": network.timer_lag.is_slow,
         "refused_greetings": dict(network.membership.failed_handshakes),
         "broken_links": dict(network.neighbours.broken_links),
+        "forged": dict(network.signatures.rejected),
     }
     if state is not None and traffic is not None:
         snapshot |= _state_snapshot(state)

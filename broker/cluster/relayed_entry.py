@@ -13,11 +13,11 @@ from msgspec import Meta
 from broker.cluster.ingest_job import IngestJob
 from broker.cluster.traffic.frame_range import Range
 from broker.errors import BadName, ProtocolError
-from broker.event.annotation import MAX_ANNOTATION_BYTES, copy_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder
+from broker.event.record import MAX_ANNOTATION_BYTES, MAX_PROOF_BYTES, replace_header
 from broker.event.stream import check_client_id, check_stream_name
 from broker.log.deduplication import Deduplication, Freshness
 from broker.log.logged_event import encode_header, header_from_fields
@@ -44,6 +44,7 @@ class _Record(msgspec.Struct, array_like=True, forbid_unknown_fields=True, froze
     level: str
     liveness: str
     annotation: Annotated[bytes, Meta(max_length=MAX_ANNOTATION_BYTES)] = b""
+    proof: Annotated[bytes, Meta(max_length=MAX_PROOF_BYTES + 2)] = b""
 
 
 _RECORD: Final = Schema[_Record](_Record, "record")
@@ -105,8 +106,8 @@ def build_entries(
 
 
 def encode_verified(header: Header, received: bytes) -> bytes:
-    """Return the record of a header from the document, with the annotation of the received one."""
-    return copy_annotation(received, encode_header(header))
+    """Return the record of a document's header, with annotation and proof of the received one."""
+    return replace_header(received, encode_header(header))
 
 
 def claimed_header(event: CarriedEvent) -> Header:

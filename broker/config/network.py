@@ -10,6 +10,7 @@ import attrs
 from broker.config import value_kind
 from broker.config.setting import setting
 from broker.event.envelope import CLEARTEXT_LEVEL, SecurityLevel
+from broker.event.place import Place
 from broker.transport.socket.loopback import LOOPBACK_INTERFACES
 
 MINUTE: Final = 60.0
@@ -118,6 +119,23 @@ class NetworkSettings:
         value_kind.CLEARANCE,
         SecurityLevel.MED,
         "Highest security level of events on a link to an unauthenticated node.",
+    )
+    require_signatures: bool = setting(
+        value_kind.BOOLEAN,
+        False,
+        "Whether events of logs that began without signatures are rejected too. The own log then "
+        "takes a new name at the next start, if it is one of them.",
+    )
+    revoked_logs: tuple[Place, ...] = setting(
+        value_kind.list_of(value_kind.PLACE, most=1_000),
+        (),
+        "Logs whose key was stolen, each with its last trusted place. Later events are rejected.",
+    )
+    verify: str = setting(
+        value_kind.choice("edge", "always"),
+        "edge",
+        "Where signatures of events are checked: only where events enter a cluster and in "
+        "recovery, or also on links inside it.",
     )
     validate: str = setting(
         value_kind.choice("untrusted", "every-hop"),

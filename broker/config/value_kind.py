@@ -16,6 +16,7 @@ from broker.config.setting import BadElement, ValueKind
 from broker.config.units import format_duration, format_size, parse_duration, parse_size
 from broker.errors import BadName
 from broker.event.envelope import SecurityLevel
+from broker.event.place import Place
 from broker.event.stream import StreamPattern
 
 T = TypeVar("T")
@@ -108,6 +109,7 @@ def _quoted(text: object) -> str:
     return json.dumps(str(text), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+PLACE: Final = ValueKind('a place such as "ORIGIN:EPOCH:OFFSET"', _text(Place.parse), _quoted)
 _NODE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 #: Of nodes, or addresses.
 _LINK_NAMES = re.compile(r"[A-Za-z0-9_*.:%\[\]-]{1,255}", re.ASCII)

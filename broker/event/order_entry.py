@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 import attrs
 import msgspec
 
-from broker.event.annotation import MAX_ANNOTATION_BYTES
+from broker.event.record import MAX_ANNOTATION_BYTES
 
 VERSION: Final = 1
 #: First bytes of each entry: the array of 14 elements, the text, the version.

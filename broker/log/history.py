@@ -253,6 +253,11 @@ class HistoryTable:
         newest place when this process began."""
         self.table.put(txn, _DISOWNED_KEY, _MARK.pack(*began))
 
+    def newest_beginning(self, txn: lmdb.Transaction) -> Mark:
+        """Return the newest own place when the latest process began; (0, 0) for a new log."""
+        histories = self.read_chain(txn).histories
+        return histories[-1].branch if histories else (0, 0)
+
     def mark_restored(self, txn: lmdb.Transaction) -> None:
         """Record that this log is an older copy with unknown losses."""
         self.table.put(txn, _RESTORED_KEY, b"1")

@@ -20,7 +20,6 @@ import lmdb
 
 from broker.errors import BrokerError, LogCorrupt, LogUnavailable
 from broker.event.flow import CarryingPatterns, FlowInterval, update_intervals
-from broker.event.origin import new_origin
 from broker.event.place import Mark, NamedHistory, merge_marks
 from broker.log.archive_hold import ArchiveHold
 from broker.log.chunk import decode_key, encode_key, split_into_chunks
@@ -35,6 +34,7 @@ from broker.log.history import HistoryChain, HistoryTable
 from broker.log.known_flows import with_origin
 from broker.log.logged_event import LoggedEvent
 from broker.log.moved_entries import move_entries
+from broker.log.own_key import RANDOM_NAMES, OwnKey
 from broker.log.page_check import REPAIR_ADVICE, check_file
 from broker.log.replica_table import ReplicaSpan
 from broker.log.startup_repair import (
@@ -65,12 +65,15 @@ class LogFile(FileReader):
         sync: bool = True,
         max_events_bytes: int = 0,
         wall_clock: Callable[[], int] = wall_clock_ms,
+        own_key: OwnKey = RANDOM_NAMES,
     ) -> None:
-        """`wall_clock` gives ms since 1970, for the name of a new log."""
+        """`wall_clock` gives ms since 1970, for the name of a new log. `own_key` gives that name,
+        and signs own events."""
         self._folder = folder
         self._retention = retention
         self._sync = sync
         self._wall_clock = wall_clock
+        self._own_key = own_key
         self._map_size = max_events_bytes or retention.map_bytes
         self.archive_hold = ArchiveHold(retention.unarchived_bytes)
         # The writer holds it only while it opens again: no reader waits for the disk.
@@ -135,13 +138,17 @@ class LogFile(FileReader):
     def _recover(self, txn: lmdb.Transaction) -> None:
         """Begins a history: this folder may be an older copy."""
         tables, meta, histories = self._tables, self._tables.meta, self._tables.histories
+        own_key = self._own_key
         if check_format(txn, tables, self._folder):
-            meta.put(txn, b"origin", new_origin(self._wall_clock()).encode())
+            meta.put(txn, b"origin", own_key.new_name(self._wall_clock()).encode())
         self.startup_repairs = repair_tables(txn, tables)
         self.origin = read_origin(txn, tables, self._folder)
+        if own_key.needs_new_name(self.origin):
+            histories.disown(txn, histories.newest_beginning(txn))
         if histories.end_disowned(txn, self.origin):
-            self.origin = new_origin(self._wall_clock())
+            self.origin = own_key.new_name(self._wall_clock())
             meta.put(txn, b"origin", self.origin.encode())
+        self._signer = own_key.make_signer(self.origin)
         self.pending_adoption = histories.pending_adoption(txn)
         append_lost_tail(txn, tables, self.origin)
         previous = read_epoch(txn, tables, self.origin)
@@ -241,6 +248,8 @@ class LogFile(FileReader):
     def commit(self, commit: Commit, epoch: int, now_ms: int) -> Bounds:
         """Write all of `commit` durably, or nothing. Raises `LogUnavailable`."""
         events: Sequence[LoggedEvent] = commit.events
+        if self._signer is not None:
+            self._signer.sign_own(events, self.withheld.ordered)
         if self.flow_intervals:
             events = with_origin(events, self.origin, self.withheld.ordered)
         with self._writing() as txn:

@@ -20,6 +20,7 @@ from broker.log.page_file import FILE, NO_TREE, Meta, PageFile, Tree
 from broker.log.replica_table import REPLICA_TABLE
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 from broker.log.tables import FORMAT, format_number
+from broker.signatures.event_check import SignatureCounts, find_forged
 
 #: Called with the verified and the total bytes.
 Progress = Callable[[int, int], None]
@@ -39,8 +40,8 @@ _UNCHECKED_ALLOWED = (b"marks", b"histories")
 @attrs.frozen
 class Finding:
     kind: str
-    """`page`, `event`, `head`, `missing`, `places`, `value` (no copy is intact) or `copy` (one is
-    intact)."""
+    """`page`, `event`, `head`, `missing`, `places`, `value` (no copy is intact), `copy` (one is
+    intact) or `signature` (the origin has not signed the event)."""
     table: str
     text: str
     origin: str = ""
@@ -61,6 +62,7 @@ class VerificationResult:
     """Chunks of format 3, without checksums."""
     values: int = 0
     bytes: int = 0
+    signatures: SignatureCounts = attrs.field(factory=SignatureCounts)
     findings: list[Finding] = attrs.field(factory=list)
 
 
@@ -203,8 +205,23 @@ class Verification:
     def _verify_chunk(self, chunk: StoredChunk) -> None:
         self.result.events += chunk.last - chunk.first + 1
         self.result.unchecked += not chunk.has_checksums
-        for damage in chunk.damages():
+        damages = list(chunk.damages())
+        for damage in damages:
             self._add_damage(damage)
+        if not damages:
+            self._verify_signatures(chunk)
+
+    def _verify_signatures(self, chunk: StoredChunk) -> None:
+        counts, events = self.result.signatures, chunk.events_from(chunk.first)
+        for event, error in find_forged(chunk.origin, events, must_sign=False, counts=counts):
+            place = f"{event.epoch}:{event.offset}"
+            self._add_finding(
+                *("signature", chunk.table, f"{error} ({place})"),
+                origin=chunk.origin,
+                first=place,
+                last=place,
+                serials=(event.serial, event.serial),
+            )
 
     def _add_lost_chunk(
         self, kind: DamageKind, first: int, last: int, places: ChunkPlaces | None

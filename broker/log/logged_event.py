@@ -1,7 +1,7 @@
 """An event with its place.
 
 Its record is the header as a msgpack array, made once at publication: the log and frames contain
-these bytes. A tenth element is the annotation of the stream transport (`broker.event.annotation`).
+these bytes. `broker.event.record` has the optional elements behind the header.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 import attrs
 import msgpack
 
-from broker.event.annotation import ANNOTATED, RECORD_FIELDS, without_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark, Place
+from broker.event.record import ALL_FIELDS, RECORD_FIELDS, limit_fields
 
 #: Approximate bytes of an event beside record and document.
 EVENT_OVERHEAD = 64
@@ -106,12 +106,12 @@ def encode_fields(fields: tuple[Any, ...]) -> bytes:
 
 
 def header_from_fields(fields: Any) -> Header:
-    """Return the header of a record's elements, without the annotation.
+    """Return the header of a record's elements, without those behind it.
 
     Raises ValueError, TypeError or KeyError.
     """
-    if len(fields) > RECORD_FIELDS:
-        *fields, _ = fields
+    if RECORD_FIELDS < len(fields) <= ALL_FIELDS:
+        fields = fields[:RECORD_FIELDS]
     client_id, timestamp, number, incarnation, stream, name, version, level, liveness = fields
     return Header(
         EventId(client_id, timestamp, number, incarnation),
@@ -123,11 +123,8 @@ def header_from_fields(fields: Any) -> Header:
     )
 
 
-def events_without_annotation(events: Sequence[LoggedEvent]) -> list[LoggedEvent]:
-    """Return events whose records have nine elements, for nodes of earlier versions."""
-    return [
-        attrs.evolve(event, record=without_annotation(event.record))
-        if event.record.startswith(ANNOTATED)
-        else event
-        for event in events
-    ]
+def events_with_fields(events: Sequence[LoggedEvent], most: int) -> list[LoggedEvent]:
+    """Return events whose records have at most `most` elements, for nodes of earlier versions."""
+    if most == ALL_FIELDS:
+        return list(events)
+    return [attrs.evolve(event, record=limit_fields(event.record, most)) for event in events]

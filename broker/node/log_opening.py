@@ -10,7 +10,9 @@ from broker.config.stacks import FindPlugins
 from broker.log.commit import Retention
 from broker.log.event_log import EventLog
 from broker.log.log_file import LogFile
+from broker.log.own_key import OwnKey
 from broker.node.threads import Threads
+from broker.signatures.node_key import load_node_key
 from broker.streams.transports import carrying_patterns, ordered_patterns
 
 
@@ -39,7 +41,13 @@ def open_event_log(
     )
     folder = settings.node.data / "log"
     return EventLog(
-        open_file(folder, retention, sync=log.sync, wall_clock=wall_clock),
+        open_file(
+            folder,
+            retention,
+            sync=log.sync,
+            wall_clock=wall_clock,
+            own_key=OwnKey(load_node_key(settings.node.data), settings.network.require_signatures),
+        ),
         clock=clock,
         wall_clock=wall_clock,
         write=threads.write,

@@ -209,6 +209,8 @@ class StreamServices:
         """
         if self._network.driver.withheld.release(batch.flow, batch.after, batch.upto):
             return True
+        if not self._accepts_signatures(batch):
+            return False
         try:
             self._network.flows.receive_range(
                 *(batch.flow, batch.after, batch.upto, batch.events),
@@ -219,6 +221,13 @@ class StreamServices:
         except (BadName, ProtocolError):
             return False
         return True
+
+    def _accepts_signatures(self, batch: FlowBatch) -> bool:
+        state = self._network.state
+        is_inside = state is not None and state.is_origin_in_cluster(batch.flow)
+        return self._network.signatures.accepts_carried(
+            batch.flow, batch.events, is_inside=is_inside
+        )
 
     def deliver(self, batch: FlowBatch) -> bool:
         driver = self._network.driver

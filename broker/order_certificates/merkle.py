@@ -53,6 +53,22 @@ def path_of(hashes: Sequence[bytes], index: int) -> list[bytes]:
     return path
 
 
+def root_and_paths(hashes: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
+    """Return the root, and the concatenated path of each leaf. Raises ValueError without leaves."""
+    if not hashes:
+        raise ValueError("a tree without leaves has no path")
+    paths: list[list[bytes]] = [[] for _ in hashes]
+    level, width = list(hashes), 1
+    while len(level) > 1:
+        for index, path in enumerate(paths):
+            sibling = index // width ^ 1
+            if sibling < len(level):
+                path.append(level[sibling])
+        level = _next_level(level)
+        width *= 2
+    return level[0], [b"".join(path) for path in paths]
+
+
 def root_by_path(leaf: bytes, index: int, count: int, path: Sequence[bytes]) -> bytes:
     """Return the root of the tree of `count` leaves that has this hash at `index`.
 

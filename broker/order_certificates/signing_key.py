@@ -28,7 +28,7 @@ class PinnedKey:
     def __init__(self, raw: bytes) -> None:
         """`raw` are 32 bytes. Raises ValueError."""
         self._key = Ed25519PublicKey.from_public_bytes(raw)
-        self._raw = raw
+        self.raw = raw
 
     @classmethod
     def parse(cls, text: str) -> PinnedKey:
@@ -46,7 +46,7 @@ class PinnedKey:
             raise BadCertificate("the signature does not belong to the pinned key") from None
 
     def __str__(self) -> str:
-        return base64.b64encode(self._raw).decode()
+        return base64.b64encode(self.raw).decode()
 
 
 class SigningKey:

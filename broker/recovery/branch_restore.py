@@ -17,6 +17,7 @@ from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.messages import PageRequest
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError, LogUnavailable
+from broker.event.origin import is_signed_origin
 from broker.event.place import Mark
 from broker.log.deduplication import Freshness
 from broker.log.event_log import EventLog
@@ -27,6 +28,7 @@ from broker.matching.query.query import Query
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.origin_reader import OriginReader
 from broker.recovery.page_exchange import PageExchange
+from broker.signatures.event_check import find_forged
 from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
 
@@ -55,6 +57,8 @@ class RestoreCounts:
     branches: int = 0
     restored: int = 0
     lost: int = 0
+    forged: int = 0
+    """Returned events without a signature of this log; dropped."""
 
 
 class BranchRestore:
@@ -285,6 +289,10 @@ class BranchRestore:
         if state is None:
             return set()
         own = state.address
+        if not known:
+            events = self._own_events(events)
+        if not events:
+            return set()
         covered = Range(own, (0, 0), events[-1].mark, is_unfiltered=True)
         frame = make_page_frame(log.origin, sender or own, [covered], events)
         for _ in range(MAX_TRIES):
@@ -316,6 +324,18 @@ class BranchRestore:
                 await sleep(self._clock, RETRY_INTERVAL)
         self.log.error("{count} restored events were not logged", count=len(events))
         return set()
+
+    def _own_events(self, events: Sequence[LoggedEvent]) -> Sequence[LoggedEvent]:
+        """Return the events that this log has signed. Others are forged by the node or the archive
+        that gives them back: this node would sign them."""
+        origin = self._event_log.origin
+        if not is_signed_origin(origin):
+            return events
+        forged = [each for each, _ in find_forged(origin, events, must_sign=True)]
+        if forged:
+            self.counts.forged += len(forged)
+            self.log.error("{count} returned events of this log are forged", count=len(forged))
+        return [each for each in events if each not in forged]
 
     async def _append(self, job: IngestJob, known: bool) -> None:
         log, now = self._event_log, self._network.wall_clock()

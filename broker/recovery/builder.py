@@ -13,6 +13,7 @@ from broker.cluster.network import Network
 from broker.cluster.network_question import NetworkQuestions
 from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.remote_origins import RemoteOrigins
+from broker.cluster.signature_check import SignatureCheck, signature_policy
 from broker.config import Settings
 from broker.event.flow import origin_of
 from broker.log.event_log import EventLog
@@ -21,6 +22,7 @@ from broker.matching.query.query import Query
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.archive_catch_up import ArchiveCatchUp
 from broker.recovery.branch_restore import BranchRestore, OnCommitted
+from broker.recovery.checked_archive import with_checks
 from broker.recovery.context import RecoveryContext
 from broker.recovery.durable_handover import DurableHandover, SupersedeSession
 from broker.recovery.flow_archive import with_flows
@@ -53,6 +55,11 @@ def build_recovery(
     report_losses: Callable[[], object],
 ) -> NodeRecovery:
     pages = LogPageReader(event_log, matcher, page_matcher, durables)
+    policy = signature_policy(settings.network)
+    check = SignatureCheck(policy, clock.seconds) if network is None else network.signatures
+    accepts = check.accepts_recovered
+    if archive is not None:
+        archive = with_checks(archive, accepts)
     flow_archive = None if archive is None else with_flows(archive, event_log.flows)
     messenger = page_exchange = handover = archive_catch_up = questions = remote_logs = None
     if network is not None:
@@ -63,7 +70,7 @@ def build_recovery(
             has_members=bool(members),
         )
         questions = NetworkQuestions(messenger, clock)
-        page_exchange = PageExchange(messenger, pages, parse_query, clock)
+        page_exchange = PageExchange(messenger, pages, parse_query, clock, accepts)
         make_reader = partial(
             OriginReader, page_exchange=page_exchange, archive=flow_archive, parse_query=parse_query
         )

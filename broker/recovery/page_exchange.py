@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import groupby
+from operator import attrgetter
 
 import msgspec
 from twisted.internet.defer import Deferred
@@ -12,12 +14,14 @@ from twisted.logger import Logger
 from broker.cluster.address import Address
 from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.node_requests import NodeRequests
-from broker.cluster.traffic.frame import FLOW_VERSION, MAX_HOPS
-from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.version import FLOW_VERSION, PROOF_VERSION, record_fields
+from broker.errors import BadSignature, BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
-from broker.log.logged_event import events_without_annotation
+from broker.log.logged_event import events_with_fields
 from broker.matching.query.query import Query
+from broker.recovery.checked_archive import AcceptEvents
 from broker.recovery.log_page_reader import LogPageReader, LogPageRequest, Page
 from broker.recovery.messages import (
     EVERYTHING_LOGGED,
@@ -45,10 +49,13 @@ class PageExchange:
         pages: LogPageReader,
         parse_query: Callable[[str, Mapping[str, str]], Query],
         clock: IClock,
+        accepts: AcceptEvents = lambda *_: True,
     ) -> None:
+        """`accepts` checks the signatures of the events of a page."""
         self._messenger = messenger
         self._page_reader = pages
         self._parse_query = parse_query
+        self._accepts = accepts
         self._requests = NodeRequests(messenger, clock, PageFetched)
         self._waiting: deque[FetchPage] = deque()
         self._reading: FetchPage | None = None
@@ -60,7 +67,7 @@ class PageExchange:
     # ------------------------------------------------------------------ fetching
 
     def fetch_page(self, node: Address, request: LogPageRequest) -> Deferred[Page]:
-        """Fails with the node's error, `PeerSilent` or `NotConnected`."""
+        """Fails with the node's error, `PeerSilent`, `NotConnected` or `BadSignature`."""
         return Deferred.fromCoroutine(self._fetch_page(node, request))
 
     async def _fetch_page(self, node: Address, request: LogPageRequest) -> Page:
@@ -77,8 +84,14 @@ class PageExchange:
         for _ in range(round(TIMEOUT / RETRY_AFTER)):
             answer = await self._requests.send(message, RETRY_AFTER)
             if answer is not None:
-                return _unpack_page(answer)
+                return self._check_page(node, _unpack_page(answer))
         raise PeerSilent(f"{node} sent no page in {TIMEOUT:g} seconds")
+
+    def _check_page(self, node: Address, page: Page) -> Page:
+        for origin, run in groupby(page.events, key=attrgetter("origin")):
+            if not self._accepts(origin, list(run), node.node):
+                raise BadSignature(f"{node} sent a forged event of the log {origin}")
+        return page
 
     # ------------------------------------------------------------------ serving
 
@@ -129,8 +142,8 @@ class PageExchange:
         if own is None:
             return
         # An origin that restores its events makes their records anew, in each version.
-        if not (returned or self._messenger.supports_version(message.source, FLOW_VERSION)):
-            cleared = events_without_annotation(cleared)
+        if not returned:
+            cleared = events_with_fields(cleared, self._record_fields(message.source))
         self._messenger.send(
             PageFetched(
                 *(message.source, own, MAX_HOPS, message.request),
@@ -142,6 +155,11 @@ class PageExchange:
                 origin=self._page_reader.origin,
             )
         )
+
+    def _record_fields(self, reader: Address) -> int:
+        supports = self._messenger.supports_version
+        known = [each for each in (PROOF_VERSION, FLOW_VERSION) if supports(reader, each)]
+        return record_fields(max(known, default=1))
 
     def _send_error(self, message: FetchPage, error: BrokerError) -> None:
         own = self._messenger.own_address

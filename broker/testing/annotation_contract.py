@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 from unittest.mock import patch
 
-from broker.event.annotation import RECORD_FIELDS, annotation_of
+from broker.event.annotation import annotation_of
 from broker.event.envelope import Header
 from broker.event.flow import origin_of
+from broker.event.record import RECORD_FIELDS
 from broker.log.known_flows import stream_of
 from broker.log.logged_event import LoggedEvent, header_from_fields
 from broker.testing.datagram_network import DatagramFaults

@@ -18,10 +18,10 @@ import msgpack
 import msgspec
 
 from broker.errors import ProtocolError
-from broker.event.annotation import ANNOTATED, RECORD_FIELDS, split_annotation
 from broker.event.envelope import Header, Liveness
 from broker.event.order_entry import OrderEntry, decode_entry_fields, decode_order_entry
 from broker.event.place import Place
+from broker.event.record import ANNOTATED, PROVED, RECORD_FIELDS, join_record, split_record
 from broker.log.logged_event import LoggedEvent, header_from_fields
 from broker.transport.shared_message import SharedMessage
 from broker.wire.codec import Count, Epoch, Offset
@@ -117,7 +117,7 @@ class EncodedEvents:
 def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
     """Encode the parts of a delivery that several links share.
 
-    Clients get no annotations of transports but order entries.
+    Clients get no proofs, and no annotations of transports but order entries.
     """
     if len(events) == 1:
         (event,) = events
@@ -131,19 +131,23 @@ def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
             b"".join([event.record for event in events]),
             b"".join(documents),
         )
-    # The byte may be inside of a record, too.
-    if ANNOTATED in encoded.records and [e for e in events if e.record.startswith(ANNOTATED)]:
-        _separate_annotations(encoded, [event.record for event in events])
+    # The bytes may be inside of a record, too.
+    if (PROVED in encoded.records or ANNOTATED in encoded.records) and [
+        e for e in events if e.record.startswith((PROVED, ANNOTATED))
+    ]:
+        _separate_elements(encoded, [event.record for event in events])
     return encoded
 
 
-def _separate_annotations(encoded: EncodedEvents, records: Sequence[bytes]) -> None:
+def _separate_elements(encoded: EncodedEvents, records: Sequence[bytes]) -> None:
     plain: list[bytes] = []
     ordered: list[bytes] = []
     for record in records:
-        bare, annotation = split_annotation(record)
+        bare, annotation, _ = split_record(record)
         plain.append(bare)
-        ordered.append(bare if decode_entry_fields(annotation) is None else record)
+        if annotation and decode_entry_fields(annotation) is not None:
+            bare = join_record(bare, annotation)
+        ordered.append(bare)
     encoded.records = b"".join(plain)
     if ordered != plain:
         encoded.with_order = attrs.evolve(encoded, records=b"".join(ordered))

@@ -17,10 +17,11 @@ from broker.archive.table import (
     is_archive_schema,
 )
 from broker.errors import ArchiveCorrupt
-from broker.event.annotation import MAX_ANNOTATION_BYTES, with_annotation
+from broker.event.annotation import with_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.order_entry import OrderEntry, encode_order_entry
+from broker.event.record import MAX_ANNOTATION_BYTES
 from broker.log.logged_event import LoggedEvent, encode_header
 from tests.archive.events import events, same
 

@@ -11,7 +11,8 @@ from twisted.internet.task import Clock
 from broker.cluster.address import Address
 from broker.cluster.relay_ingest import MOST_WAITING_BYTES, RelayIngest
 from broker.cluster.relayed_types import RelayedTypes
-from broker.cluster.traffic.frame import ZSTD, Frame
+from broker.cluster.traffic.frame import Frame
+from broker.cluster.traffic.frame_content import ZSTD
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.cluster.traffic.sender import OriginSender

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.event.annotation import MAX_ANNOTATION_BYTES, annotation_of, with_annotation
+from broker.event.annotation import annotation_of, with_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.order_entry import (
@@ -17,6 +17,7 @@ from broker.event.order_entry import (
     encode_order_entry,
     encode_run,
 )
+from broker.event.record import MAX_ANNOTATION_BYTES
 from broker.log.logged_event import encode_header
 
 HEADER = Header(EventId("p", 5, 1, 7), "s.t", "t", "1.0", SecurityLevel.LOW, Liveness.LIVE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import attrs
@@ -14,12 +14,13 @@ from twisted.python.failure import Failure
 
 from broker.cluster.address import Address
 from broker.cluster.traffic.messages import RoutedMessage
-from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
+from broker.errors import BadSignature, BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.annotation import with_annotation
 from broker.event.stream import StreamPattern
+from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import parse_query
 from broker.recovery.log_page_reader import LogPageRequest, Page
-from broker.recovery.messages import FetchPage, PageFetched
+from broker.recovery.messages import FetchPage, PageFetched, pack_events
 from broker.recovery.page_exchange import RETRY_AFTER, TIMEOUT, PageExchange
 from tests.recovery.test_log_merge import logged
 
@@ -185,6 +186,26 @@ def test_a_page_has_only_events_cleared_for_the_route(clearance: int) -> None:
     asked.deliver(answer)
     assert [event.offset for event in received[0].events] == list(range(1, clearance + 2))
     assert received[0].reached == {"o": (1, 3)}
+
+
+def test_a_page_with_a_forged_event_is_no_answer() -> None:
+    _, asked, _ = exchange(HERE, Clock())
+    checked: list[tuple[str, int, str]] = []
+
+    def accepts(flow: str, events: Sequence[LoggedEvent], sender: str) -> bool:
+        checked.append((flow, len(events), sender))
+        return flow == "o" * 16
+
+    asker = PageExchange(
+        cast(Any, asked), cast(Any, Pages()), lambda text, _: parse_query(text), Clock(), accepts
+    )
+    failed: list[Failure] = []
+    asker.fetch_page(THERE, REQUEST).addErrback(failed.append)
+    events = [logged(origin * 16, 1, 1, "p", 1) for origin in "oox"]
+    chunks = pack_events(events)
+    asked.deliver(PageFetched(HERE, THERE, 9, asked.sent[0].request, chunks=chunks))
+    assert checked == [("o" * 16, 2, THERE.node), ("x" * 16, 1, THERE.node)]
+    assert failed[0].check(BadSignature)
 
 
 def test_an_unreachable_node_is_not_asked() -> None:

@@ -8,9 +8,10 @@ import attrs
 import pytest
 
 from broker.errors import BadQuery, ConfigurationError, Overloaded
-from broker.event.annotation import MAX_ANNOTATION_BYTES, annotation_of, without_annotation
+from broker.event.annotation import annotation_of, without_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
+from broker.event.record import MAX_ANNOTATION_BYTES
 from broker.event.stream import StreamPattern
 from broker.log.logged_event import encode_header
 from broker.streams.annotator import Entry

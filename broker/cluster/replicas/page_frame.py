@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from broker.cluster.address import Address
 from broker.cluster.carried_event import as_carried_event
-from broker.cluster.traffic.frame import MAX_HOPS, PLAIN, Frame, encode_level_runs, encode_mark_runs
+from broker.cluster.traffic.frame import MAX_HOPS, Frame, encode_level_runs, encode_mark_runs
+from broker.cluster.traffic.frame_content import PLAIN
 from broker.cluster.traffic.frame_range import Range
 from broker.log.logged_event import LoggedEvent
 from broker.streams.contract import CarriedEvent

@@ -15,13 +15,13 @@ from twisted.logger import Logger
 
 from broker.cluster.messages import Message, encode
 from broker.cluster.replicas.messages import ReplicaRequest, ReplicaState, encode_replica_events
-from broker.cluster.traffic.frame import FLOW_VERSION
+from broker.cluster.traffic.version import PROOF_VERSION, record_fields
 from broker.config.settings import StreamSettings
 from broker.errors import BrokerError
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
 from broker.log.event_log import EventLog
-from broker.log.logged_event import LoggedEvent, events_without_annotation
+from broker.log.logged_event import LoggedEvent, events_with_fields
 from broker.transport.clock import IClock
 
 PAGE_EVENTS = 1_024
@@ -59,7 +59,7 @@ class Replicator:
         streams: Iterable[StreamSettings],
         clock: IClock,
         send: Callable[[str, bytes], bool],
-        version_of: Callable[[str], int] = lambda _: FLOW_VERSION,
+        version_of: Callable[[str], int] = lambda _: PROOF_VERSION,
     ) -> None:
         """`send` returns False if a neighbour's link refused the message. `version_of` returns the
         node protocol of a neighbour's link."""
@@ -182,8 +182,8 @@ class Replicator:
             self._send_events(transfer, events[-1].mark, events)
 
     def _send_events(self, transfer: _Transfer, upto: Mark, events: list[LoggedEvent]) -> None:
-        if self._version_of(transfer.neighbour) < FLOW_VERSION:
-            events = events_without_annotation(events)
+        fields = record_fields(self._version_of(transfer.neighbour))
+        events = events_with_fields(events, fields)
         data = encode_replica_events(transfer.sent, upto, events)
         if not self._send(transfer.neighbour, data):
             # The events are read again after an acknowledgement or a new state.

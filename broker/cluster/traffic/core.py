@@ -375,7 +375,7 @@ class Traffic:
             bodies: dict[int, Frame] = {}
             for hop, part in onward.items():
                 compressed = bodies.setdefault(id(part.body), part.compressed())
-                onward[hop] = attrs.evolve(part, encoding=compressed.encoding, body=compressed.body)
+                onward[hop] = part.with_content_of(compressed)
         return [SendFrame(hop, part) for hop, part in onward.items()]
 
     def _group_of(self, frame: Frame) -> Collection[str]:

@@ -31,6 +31,15 @@ class FrameRoutes:
     """Events above the clearance of their route."""
 
 
+def has_transit_ranges(frame: Frame, own: Address) -> bool:
+    """Return True if part of a frame only passes through."""
+    return any(
+        each.destination != own
+        and (each.destination.node or not is_within(own.unit, each.destination.unit))
+        for each in frame.ranges
+    )
+
+
 def route_frame(frame: Frame, own: Address, next_hop: NextHop) -> FrameRoutes:
     """Return the routes of a frame's ranges.
 

@@ -15,15 +15,24 @@ from typing import Annotated, Final, TypeAlias
 
 import attrs
 import msgspec
-import zstandard
 from msgspec import Meta
 
 from broker.cluster.address import Address
+from broker.cluster.traffic.frame_content import (
+    PLAIN,
+    ZSTD,
+    ZSTD_ALL,
+    check_lengths,
+    compress,
+    decompress,
+    split_bytes,
+)
 from broker.cluster.traffic.frame_range import Range, WireRange, read_range, wire_ranges
+from broker.cluster.traffic.version import FLOW_VERSION, PROOF_VERSION, record_fields
 from broker.errors import BadName, ProtocolError
-from broker.event.annotation import ANNOTATED, without_annotation
 from broker.event.flow import MAX_INTERVALS, FlowInterval, check_flow, is_default_flow
 from broker.event.place import Mark, NamedHistory
+from broker.event.record import ANNOTATED, PROVED, limit_fields
 from broker.streams.contract import CarriedEvent
 from broker.wire.codec import Count, Epoch, Offset, Rank, Schema, WireHistory, WireMark, pack
 
@@ -32,15 +41,6 @@ MAX_EVENTS = 65_536
 MAX_DESTINATIONS = 4_096
 #: A longer route is a loop.
 MAX_HOPS = 128
-#: Decompressed.
-MAX_BODY_BYTES = 64 << 20
-#: Links of a lower version get no frames of other flows than the default ones, and no annotations.
-FLOW_VERSION = 3
-PLAIN, ZSTD = 0, 1
-#: Compression would save less than one packet.
-MIN_COMPRESSED_BYTES = 512
-#: The fastest level, since each hop waits for it.
-_compressor = zstandard.ZstdCompressor(level=1)
 
 _HEAD = struct.Struct(">BII")
 
@@ -125,15 +125,15 @@ class Frame:
 
     def documents(self) -> list[bytes]:
         """Raises `ProtocolError` for a malformed body."""
-        return _split_bytes(self._plain_body(), self.document_lengths)
+        return split_bytes(self._plain_content()[1], self.document_lengths)
 
     def events_at(self, chosen: Sequence[int]) -> list[CarriedEvent]:
         if not chosen:
             return []
         if self._events is not None:
             return [self._events[i] for i in chosen]
-        marks, documents, levels = self.marks(), self.documents(), self.event_ranks()
-        records = _split_bytes(self.records, self.record_lengths)
+        marks, levels = self.marks(), self.event_ranks()
+        records, documents = self._split_content()
         return [CarriedEvent(marks[i], records[i], documents[i], levels[i]) for i in chosen]
 
     def events_for(self, index: int) -> Sequence[CarriedEvent]:
@@ -177,12 +177,14 @@ class Frame:
     def replace_documents(self, documents: Mapping[int, bytes]) -> Frame:
         if not documents:
             return self
-        updated = self.documents()
+        records, body = self._plain_content()
+        updated = split_bytes(body, self.document_lengths)
         for index, document in documents.items():
             updated[index] = document
         return attrs.evolve(
             self,
             encoding=PLAIN,
+            records=records,
             document_lengths=list(map(len, updated)),
             body=b"".join(updated),
         )
@@ -196,8 +198,7 @@ class Frame:
             events = self.mark_runs, runs, self.encoding, self.record_lengths
             tail = self.document_lengths, self.records, self.body, self.history, self.intervals
             return Frame(*(*head, *events, *tail))
-        records = _split_bytes(self.records, self.record_lengths)
-        documents = self.documents() if chosen else []
+        records, documents = self._split_content() if chosen else ([], [])
         marks, levels = self.marks(), self.event_ranks()
         return attrs.evolve(
             self,
@@ -223,28 +224,45 @@ class Frame:
             for rank, group in itertools.groupby(itertools.islice(levels, count))
         ]
 
+    def with_content_of(self, other: Frame) -> Frame:
+        """Return the frame with the records and documents of one with the same events."""
+        return attrs.evolve(self, encoding=other.encoding, records=other.records, body=other.body)
+
     def compressed(self) -> Frame:
-        """Return the frame with a zstd body, if that is shorter."""
-        if self.encoding != PLAIN or len(self.body) < MIN_COMPRESSED_BYTES:
+        """Return the frame with records and documents in one zstd frame, if that is shorter."""
+        if self.encoding != PLAIN:
             return self
-        body = _compressor.compress(self.body)
-        if len(body) >= len(self.body):
+        content = self.records + self.body
+        body = compress(content)
+        if body is content:
             return self
-        return attrs.evolve(self, encoding=ZSTD, body=body)
+        return attrs.evolve(self, encoding=ZSTD_ALL, records=b"", body=body)
 
     def uncompressed(self) -> Frame:
-        return attrs.evolve(self, encoding=PLAIN, body=self._plain_body())
+        records, body = self._plain_content()
+        return attrs.evolve(self, encoding=PLAIN, records=records, body=body)
 
-    def encode(self, version: int = FLOW_VERSION) -> bytes:
+    def encode(self, version: int = PROOF_VERSION) -> bytes:
         """`version` is that of the link's node protocol."""
-        if version < FLOW_VERSION and ANNOTATED in self.records:
-            return self._without_annotations()._encode(version)
-        return self._encode(version)
+        return (self if version >= PROOF_VERSION else self._for_version(version))._encode(version)
 
-    def _without_annotations(self) -> Frame:
-        records = list(map(without_annotation, _split_bytes(self.records, self.record_lengths)))
-        lengths = list(map(len, records))
-        return attrs.evolve(self, record_lengths=lengths, records=b"".join(records))
+    def _for_version(self, version: int) -> Frame:
+        """Return the frame for an earlier version: with shorter records, and plain ones."""
+        records, body = self._plain_content()
+        encoding = self.encoding
+        if encoding == ZSTD_ALL:
+            compressed = compress(body)
+            encoding, body = (PLAIN, body) if compressed is body else (ZSTD, compressed)
+        elif encoding == ZSTD:
+            body = self.body
+        lengths = self.record_lengths
+        if ANNOTATED in records or PROVED in records:
+            most = record_fields(version)
+            limited = [limit_fields(each, most) for each in split_bytes(records, lengths)]
+            lengths, records = list(map(len, limited)), b"".join(limited)
+        return attrs.evolve(
+            self, encoding=encoding, record_lengths=lengths, records=records, body=body
+        )
 
     def _encode(self, version: int) -> bytes:
         last_fields: tuple[object, ...] = ()
@@ -268,22 +286,20 @@ class Frame:
         head = _HEAD.pack(KIND, len(header), len(self.records))
         return b"".join((head, header, self.records, self.body))
 
-    def _plain_body(self) -> bytes:
+    def _plain_content(self) -> tuple[bytes, bytes]:
+        """Return all records, and all documents. Raises `ProtocolError` for a malformed body."""
         if self.encoding == PLAIN:
-            return self.body
-        length = sum(self.document_lengths)
-        try:
-            # `decompress` trusts the size in the body over `max_output_size`.
-            if zstandard.frame_content_size(self.body) not in (-1, length):
-                raise ProtocolError("the length in the body of a frame differs from its header")
-            body = zstandard.ZstdDecompressor().decompress(
-                self.body, max_output_size=max(length, 1), allow_extra_data=False
-            )
-        except zstandard.ZstdError as error:
-            raise ProtocolError(f"the body of a frame can not be decompressed: {error}") from None
-        if len(body) != length:
-            raise ProtocolError("the body of a frame has another length than its header states")
-        return body
+            return self.records, self.body
+        documents = sum(self.document_lengths)
+        if self.encoding == ZSTD:
+            return self.records, decompress(self.body, documents)
+        records = sum(self.record_lengths)
+        content = decompress(self.body, records + documents)
+        return content[:records], content[records:]
+
+    def _split_content(self) -> tuple[list[bytes], list[bytes]]:
+        records, body = self._plain_content()
+        return split_bytes(records, self.record_lengths), split_bytes(body, self.document_lengths)
 
 
 _Run: TypeAlias = Annotated[int, Meta(ge=1)]
@@ -298,7 +314,7 @@ class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     ranges: Annotated[tuple[WireRange, ...], Meta(max_length=MAX_DESTINATIONS)]
     mark_runs: tuple[tuple[Epoch, Offset, _Run], ...]
     recipient_runs: tuple[tuple[_Run, tuple[Count, ...]], ...]
-    encoding: Annotated[int, Meta(ge=PLAIN, le=ZSTD)]
+    encoding: Annotated[int, Meta(ge=PLAIN, le=ZSTD_ALL)]
     record_lengths: _Lengths
     document_lengths: _Lengths
     history: WireHistory = None  # type: ignore[assignment]
@@ -348,16 +364,14 @@ def encode_level_runs(levels: Iterable[int]) -> list[LevelRun]:
 def _check_header(header: _Header, records_length: int, body_length: int) -> None:
     check_flow(header.origin)
     _check_intervals(header)
-    counts = {len(header.record_lengths), len(header.document_lengths)}
+    lengths = header.record_lengths, header.document_lengths
+    check_lengths(header.encoding, *lengths, records_length, body_length)
+    counts = {len(header.document_lengths)}
     counts.add(sum([count for _, _, count in header.mark_runs]))
     counts.add(sum([count for count, _ in header.recipient_runs]))
     counts.add(sum([count for _, count in header.level_runs]))
-    if len(counts) > 1 or sum(header.record_lengths) != records_length:
+    if len(counts) > 1:
         raise ValueError("event counts differ")
-    if sum(header.document_lengths) > MAX_BODY_BYTES:
-        raise ValueError("too many bytes for one frame")
-    if header.encoding == PLAIN and sum(header.document_lengths) != body_length:
-        raise ValueError("lengths do not add up")
     if any(max(indices, default=0) >= len(header.ranges) for _, indices in header.recipient_runs):
         raise ValueError("invalid run")
     ends = [((e, first), (e, first + count - 1)) for e, first, count in header.mark_runs]
@@ -376,8 +390,3 @@ def _check_intervals(header: _Header) -> None:
     marks = [end for end in ends if end is not None]
     if marks != sorted(marks):
         raise ValueError("intervals of a flow do not ascend")
-
-
-def _split_bytes(data: bytes, lengths: Sequence[int]) -> list[bytes]:
-    ends = list(itertools.accumulate(lengths, initial=0))
-    return [data[start:end] for start, end in itertools.pairwise(ends)]

@@ -7,13 +7,12 @@ from itertools import groupby
 import attrs
 
 from broker.cluster.traffic.frame import (
-    MAX_BODY_BYTES,
     MAX_DESTINATIONS,
-    PLAIN,
     Frame,
     encode_level_runs,
     encode_mark_runs,
 )
+from broker.cluster.traffic.frame_content import MAX_BODY_BYTES, PLAIN
 from broker.event.place import Mark
 
 

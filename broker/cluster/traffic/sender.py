@@ -18,11 +18,11 @@ from broker.cluster.address import Address
 from broker.cluster.traffic.frame import (
     MAX_DESTINATIONS,
     MAX_HOPS,
-    PLAIN,
     Frame,
     encode_level_runs,
     encode_mark_runs,
 )
+from broker.cluster.traffic.frame_content import PLAIN
 from broker.cluster.traffic.frame_range import Range
 from broker.event.flow import FlowInterval
 from broker.event.place import Mark, NamedHistory

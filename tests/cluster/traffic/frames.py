@@ -3,7 +3,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.cluster.address import Address
-from broker.cluster.traffic.frame import MAX_HOPS, PLAIN, Frame, encode_level_runs, encode_mark_runs
+from broker.cluster.traffic.frame import MAX_HOPS, Frame, encode_level_runs, encode_mark_runs
+from broker.cluster.traffic.frame_content import PLAIN
 from broker.cluster.traffic.frame_range import Range
 from broker.event.place import Mark
 

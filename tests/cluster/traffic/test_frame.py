@@ -10,14 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.cluster.replicas.page_frame import make_local_frame, make_page_frame
-from broker.cluster.traffic import frame as frames
-from broker.cluster.traffic.frame import MAX_BODY_BYTES, ZSTD, Frame, decode_frame
+from broker.cluster.traffic.frame import Frame, decode_frame
+from broker.cluster.traffic.frame_content import (
+    MAX_BODY_BYTES,
+    MIN_COMPRESSED_BYTES,
+    PLAIN,
+    ZSTD,
+    ZSTD_ALL,
+)
 from broker.cluster.traffic.frame_range import Range
 from broker.errors import ProtocolError
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.flow import FlowInterval
 from broker.event.place import Mark
+from broker.event.record import join_record, limit_fields
 from broker.log.logged_event import encode_header
 from broker.streams.contract import CarriedEvent
 from broker.streams.dropped_count import QUEUE_FULL, DroppedCount
@@ -201,9 +208,9 @@ def test_a_header_over_the_body_limit_is_rejected() -> None:
 def test_long_bodies_are_compressed_and_short_ones_are_not() -> None:
     span = Range(node("n1"), (1, 0), (1, 1))
     short = frame([span], [((1, 1), b"x" * 100, 0)], [(1, (0,))])
-    long = frame([span], [((1, 1), b"x" * frames.MIN_COMPRESSED_BYTES, 0)], [(1, (0,))])
+    long = frame([span], [((1, 1), b"x" * MIN_COMPRESSED_BYTES, 0)], [(1, (0,))])
     assert short.compressed() is short
-    assert long.compressed().encoding == ZSTD and len(long.compressed().body) < 100
+    assert long.compressed().encoding == ZSTD_ALL and len(long.compressed().body) < 100
     assert long.compressed().uncompressed().body == long.body
 
 
@@ -229,3 +236,39 @@ def test_annotations_stay_away_from_links_of_earlier_versions(version: int) -> N
     assert received.events_at([0]) == [plain]
     if version < 3:
         assert received.records == RECORD * 2
+
+
+def test_earlier_versions_get_plain_records_without_proofs() -> None:
+    record = join_record(b"\x99" + b"r" * 40, b"note", b"p" * 200)
+    span = Range(node("n1"), (1, 0), (1, 2))
+    made = frame([span], [((1, n), b"x" * 600, 0) for n in (1, 2)], [(2, (0,))])
+    made = attrs.evolve(made, records=record * 2, record_lengths=[len(record)] * 2)
+    packed = made.compressed()
+    assert packed.encoding == ZSTD_ALL and packed.records == b""
+    newest = decode_frame(packed.encode())
+    assert [each.record for each in newest.events_at(range(2))] == [record] * 2
+    for version, fields in ((3, 10), (2, 9), (1, 9)):
+        old = decode_frame(packed.encode(version))
+        assert old.encoding == ZSTD
+        events = old.events_at(range(2))
+        assert [each.record for each in events] == [limit_fields(record, fields)] * 2
+        assert [each.document for each in events] == [b"x" * 600] * 2
+    part = newest.with_only_events([1])
+    assert part.encoding == PLAIN and part.records == record and part.body == b"x" * 600
+
+
+def test_compressed_records_have_the_stated_lengths() -> None:
+    span = Range(node("n1"), (1, 0), (1, 1))
+    made = frame([span], [((1, 1), b"x" * 600, 0)], [(1, (0,))]).compressed()
+    for wrong in (
+        attrs.evolve(made, record_lengths=[made.record_lengths[0] + 1]),
+        attrs.evolve(made, body=made.body[:-3]),
+    ):
+        with pytest.raises(ProtocolError):
+            decode_frame(wrong.encode()).documents()
+    for wrong in (
+        attrs.evolve(made, records=b"x"),
+        attrs.evolve(made, record_lengths=[1 << 40]),
+    ):
+        with pytest.raises(ProtocolError):
+            decode_frame(wrong.encode())

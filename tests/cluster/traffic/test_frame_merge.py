@@ -3,7 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.traffic.frame import MAX_DESTINATIONS, ZSTD, Frame, decode_frame
+from broker.cluster.traffic.frame import MAX_DESTINATIONS, Frame, decode_frame
+from broker.cluster.traffic.frame_content import ZSTD_ALL
 from broker.cluster.traffic.frame_merge import merge_frames
 from broker.cluster.traffic.frame_range import Range
 from tests.cluster.traffic.frames import frame, node, unit
@@ -55,10 +56,10 @@ def test_a_body_with_all_events_is_not_compressed_again() -> None:
         [((1, 1), b"x" * 900, 0), ((1, 2), b"y" * 900, 0)],
         [(1, (0,)), (1, (0, 1))],
     ).compressed()
-    assert made.encoding == ZSTD
+    assert made.encoding == ZSTD_ALL
     merged = merge_frames(made.restricted_to({0: 2}), made.restricted_to({1: 2}))
     assert merged is not None
-    assert merged.encoding == ZSTD and merged.body is made.body
+    assert merged.encoding == ZSTD_ALL and merged.body is made.body
 
 
 def test_the_merged_frame_has_the_lower_hop_limit() -> None:

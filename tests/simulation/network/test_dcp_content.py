@@ -126,6 +126,8 @@ class TestClearances(MeshCase, unittest.TestCase):
 
     def test_an_event_above_the_clearance_of_a_link_comes_from_the_log(self) -> None:
         with self.mesh(0) as network:
+            # Earlier events are still on their way.
+            network.world.run(5.0)
             # So far no event could cross the links of n4.
             received = {name: network.state_of(name)["received"] for name in LEAVES}
             self.assertEqual(received["n4"], 0)

@@ -31,7 +31,7 @@ BOATS = INTERESTS[4]
 KEYS = 11
 INTERVAL = 0.005
 #: The link takes about a tenth of the events.
-BYTES_PER_SECOND = 20_000
+BYTES_PER_SECOND = 26_000
 #: Events; the queue of a node with a policy never has so many, one without a policy exceeds it.
 LEAST_LAG = 1_200
 

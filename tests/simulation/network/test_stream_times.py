@@ -10,6 +10,7 @@ import pytest
 from broker.client.client import Client
 from broker.client.merged import MergedEvent, MergedSubscription, Merging
 from broker.client.received import STORED
+from broker.cluster.handshake_messages import PROTOCOL_VERSIONS
 from broker.cluster.stream_time import TimeRequest
 from broker.cluster.traffic.messages import RoutedMessage
 from broker.event.envelope import EventLinkage, EventType, Order
@@ -126,7 +127,7 @@ def test_stream_times_are_requested_only_during_a_merge(
 
 def test_relay_of_the_previous_version_costs_only_the_wait(feeds: TwoFeeds) -> None:
     neighbour = feeds.world.network_of("c").neighbours.get("b")
-    assert neighbour is not None and neighbour.version == 3
+    assert neighbour is not None and neighbour.version == PROTOCOL_VERSIONS[-1]
     neighbour.version = 1
     feeds.start()
     assert WAIT <= feeds.track() < WAIT + 1.0

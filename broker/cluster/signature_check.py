@@ -1,0 +1,113 @@
+"""Check of the signatures of events that other nodes send (DESIGN 9)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+from twisted.logger import Logger
+
+from broker.cluster.traffic.frame import Frame
+from broker.config.network import NetworkSettings
+from broker.errors import BadSignature, ProtocolError
+from broker.event.flow import origin_of, pattern_of
+from broker.event.place import Mark
+from broker.rate_limited_log import RateLimitedLog
+from broker.signatures.event_check import ReceivedEvent, check_events
+
+#: Nodes with a count of their own.
+MOST_SENDERS = 1_024
+
+
+@attrs.frozen
+class SignaturePolicy:
+    """Settings of a node about signatures."""
+
+    check_inside: bool = False
+    """Check also what the nodes of the own cluster send."""
+    must_sign: bool = False
+    """Events without a signature are rejected."""
+    revoked: Mapping[str, Mark] = attrs.field(factory=dict)
+    """By origin, the last place before its key was stolen."""
+
+
+def signature_policy(settings: NetworkSettings) -> SignaturePolicy:
+    return SignaturePolicy(
+        check_inside=settings.verify == "always",
+        must_sign=settings.require_signatures,
+        revoked={each.origin: each.mark for each in settings.revoked_logs},
+    )
+
+
+class SignatureCheck:
+    """Rejects what an origin has not signed, where it enters the cluster.
+
+    A rejected frame is a missing range: its events are requested from the origin node.
+    """
+
+    log = Logger()
+
+    def __init__(self, policy: SignaturePolicy, seconds: Callable[[], float]) -> None:
+        """`seconds` returns the monotonic time, for the log."""
+        self._policy = policy
+        self._warnings = RateLimitedLog(lambda text: self.log.warn("{text}", text=text), seconds)
+        self.rejected: Counter[str] = Counter()
+        """Frames and pages with a forged event, by the node that sent them."""
+
+    def accepts_frame(self, frame: Frame, sender: str, *, is_inside: bool) -> bool:
+        """Return False for a frame with a forged event or a malformed body. `is_inside`: a node of
+        the own cluster, of this name, has sent it."""
+        if not frame.event_count or not self._must_check(frame.origin, is_inside):
+            return True
+        try:
+            events = frame.events_at(range(frame.event_count))
+        except ProtocolError as error:
+            self._record_rejected(sender, error)
+            return False
+        return self._accepts(frame.origin, events, sender, must_sign=self._policy.must_sign)
+
+    def accepts_carried(
+        self, flow: str, events: Sequence[ReceivedEvent], *, is_inside: bool
+    ) -> bool:
+        """Return False for events of a transport of which one is forged. `is_inside`: the own
+        cluster has their origin."""
+        if not self._must_check(flow, is_inside):
+            return True
+        sender = f"the transport of {pattern_of(flow)}"
+        return self._accepts(flow, events, sender, must_sign=self._policy.must_sign)
+
+    def accepts_recovered(self, flow: str, events: Sequence[ReceivedEvent], sender: str) -> bool:
+        """Return False for events of a log or an archive of which one is forged.
+
+        Logs of versions without signatures pass.
+        """
+        return self._accepts(flow, events, sender, must_sign=False)
+
+    def _must_check(self, flow: str, is_inside: bool) -> bool:
+        policy = self._policy
+        return not is_inside or policy.check_inside or origin_of(flow) in policy.revoked
+
+    def _accepts(
+        self, flow: str, events: Sequence[ReceivedEvent], sender: str, *, must_sign: bool
+    ) -> bool:
+        try:
+            last = self._policy.revoked.get(origin_of(flow))
+            if last is not None and any(each.mark > last for each in events):
+                raise BadSignature(
+                    f"the log {origin_of(flow)} is revoked after {last[0]}:{last[1]}"
+                )
+            check_events(flow, events, must_sign=must_sign)
+        except BadSignature as error:
+            self._record_rejected(sender, error)
+            return False
+        return True
+
+    def _record_rejected(self, sender: str, error: ProtocolError) -> None:
+        """Count and log a rejection; further senders share one count."""
+        if sender not in self.rejected and len(self.rejected) >= MOST_SENDERS:
+            sender = ""
+        self.rejected[sender] += 1
+        self._warnings.report(
+            sender, error.code, f"{sender or 'a node'} sent events that are rejected: {error}"
+        )

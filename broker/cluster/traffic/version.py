@@ -1,0 +1,19 @@
+"""Versions of the node protocol that changed frames and records."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.event.record import ALL_FIELDS, ANNOTATED_FIELDS, RECORD_FIELDS
+
+#: Links of a lower version get no frames of other flows than the default ones, and no annotations.
+FLOW_VERSION: Final = 3
+#: Links of a lower version get no proofs.
+PROOF_VERSION: Final = 4
+
+
+def record_fields(version: int) -> int:
+    """Return the most elements of a record on links of a version of the node protocol."""
+    if version >= PROOF_VERSION:
+        return ALL_FIELDS
+    return ANNOTATED_FIELDS if version >= FLOW_VERSION else RECORD_FIELDS

@@ -1,0 +1,74 @@
+"""Key of a log: it gives the log its name, and signs its own events."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import attrs
+
+from broker.event.flow import origin_of
+from broker.event.origin import is_signed_origin, new_origin, origin_has_key
+from broker.event.record import PLAIN, join_record, split_record
+from broker.log.logged_event import LoggedEvent
+from broker.order_certificates.signing_key import SigningKey
+from broker.signatures.batch_signer import BatchSigner
+from broker.signatures.leaf import PlacedEvent
+
+
+@attrs.frozen
+class OwnKey:
+    """Key of the node, or None: then the name of a new log is random, and nothing is signed."""
+
+    key: SigningKey | None = None
+    must_sign: bool = False
+    """A log with a random name takes a new one."""
+
+    def new_name(self, now_ms: int) -> str:
+        return new_origin(now_ms, None if self.key is None else self.key.public.raw)
+
+    def needs_new_name(self, origin: str) -> bool:
+        """Return True if the log's name belongs to another key, or to none and must do so."""
+        if self.key is None or origin_has_key(origin, self.key.public.raw):
+            return False
+        return self.must_sign or is_signed_origin(origin)
+
+    def make_signer(self, origin: str) -> OwnSigner | None:
+        """Return None if the name does not belong to the key."""
+        if self.key is None or not origin_has_key(origin, self.key.public.raw):
+            return None
+        return OwnSigner(self.key, origin)
+
+
+RANDOM_NAMES: Final = OwnKey()
+
+
+class OwnSigner:
+    """Puts a proof into the record of each own event."""
+
+    def __init__(self, key: SigningKey, origin: str) -> None:
+        self._origin = origin
+        self._signer = BatchSigner(key, origin)
+
+    def sign_own(self, events: Iterable[LoggedEvent], ordered: Collection[str]) -> None:
+        """Sign the new own events of a commit. Copies of those in `ordered` flows have proofs."""
+        own = [each for each in events if self._is_own(each, ordered)]
+        if not own:
+            return
+        annotations: list[bytes] = []
+        placed: list[PlacedEvent] = []
+        for event in own:
+            plain, annotation = event.record, b""
+            if plain[:1] != PLAIN:
+                plain, annotation, _ = split_record(plain)
+            annotations.append(annotation)
+            placed.append(PlacedEvent((event.epoch, event.offset), plain, event.document))
+        proofs = self._signer.sign(placed)
+        for event, signed, annotation, proof in zip(own, placed, annotations, proofs, strict=True):
+            event.record = join_record(signed.record, annotation, proof)
+
+    def _is_own(self, event: LoggedEvent, ordered: Collection[str]) -> bool:
+        flow = event.origin
+        if flow == self._origin:
+            return True
+        return origin_of(flow) == self._origin and (event.is_withheld or flow not in ordered)

@@ -1,0 +1,84 @@
+"""Check of received events: none is forged, and none is unsigned where that is required."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
+
+import attrs
+
+from broker.errors import BadSignature
+from broker.event.flow import origin_of
+from broker.event.origin import is_signed_origin
+from broker.event.place import Mark
+from broker.event.placeholder import placeholder_code
+from broker.event.record import split_record
+from broker.signatures.leaf import PlacedEvent
+from broker.signatures.verification import ProofChecker
+
+
+class ReceivedEvent(Protocol):
+    """The parts of `LoggedEvent` and `CarriedEvent` that a proof covers."""
+
+    @property
+    def mark(self) -> Mark: ...
+    @property
+    def record(self) -> bytes: ...
+    @property
+    def document(self) -> bytes: ...
+
+
+E_co = TypeVar("E_co", bound=ReceivedEvent, covariant=True)
+
+
+@attrs.define
+class SignatureCounts:
+    signed: int = 0
+    """Events that their origin has signed."""
+    unsigned: int = 0
+    """Events without a proof, such as those of earlier versions."""
+
+
+def find_forged(
+    flow: str,
+    events: Iterable[E_co],
+    *,
+    must_sign: bool,
+    counts: SignatureCounts | None = None,
+) -> Iterator[tuple[E_co, BadSignature]]:
+    """Yield the events of a flow that its origin has not signed, each with the reason.
+
+    Without `must_sign`, the events of a log pass whose name belongs to no key: earlier versions do
+    not sign. A placeholder passes always: a node before this one has rejected the event. `counts`
+    counts the others.
+    """
+    counts = counts or SignatureCounts()
+    origin = origin_of(flow)
+    is_signed = is_signed_origin(origin)
+    checker = ProofChecker(origin)
+    for event in events:
+        plain, _, proof = split_record(event.record)
+        if not (proof and is_signed):
+            counts.unsigned += 1
+            if (must_sign or is_signed) and placeholder_code(event.document) is None:
+                yield event, BadSignature(f"an event of the log {origin} is not signed")
+            continue
+        error = _error_of(checker, PlacedEvent(event.mark, plain, event.document), proof)
+        if error is None:
+            counts.signed += 1
+        else:
+            yield event, error
+
+
+def check_events(flow: str, events: Iterable[ReceivedEvent], *, must_sign: bool) -> None:
+    """Raise `BadSignature` for the first forged event of a flow."""
+    for _, error in find_forged(flow, events, must_sign=must_sign):
+        raise error
+
+
+def _error_of(checker: ProofChecker, event: PlacedEvent, proof: bytes) -> BadSignature | None:
+    try:
+        checker.check(event, proof)
+    except BadSignature as error:
+        return None if placeholder_code(event.document) is not None else error
+    return None
