@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 import attrs
 
 from broker.config.limits import LimitSettings
 from broker.delivery.output import Output
-from broker.errors import TooManySubscriptions
+from broker.delivery.session_delivery import SessionDelivery
+from broker.errors import BadPosition, TooManySubscriptions
+from broker.event.place import Position
 from broker.identity import Identity
 from broker.limit_registry import LimitRegistry
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.subscriptions.profile import Profile
+from broker.wire.messages import Subscribe
+
+#: Origins and flows in one position, and in those of one client. Each takes some 300 bytes.
+MAX_POSITION_MARKS: Final = 8_192
+MAX_CLIENT_MARKS: Final = 50_000
+#: Positions with fewer are accepted beyond `MAX_CLIENT_MARKS`.
+SMALL_POSITION: Final = 50
 
 
 @attrs.frozen
@@ -75,6 +85,12 @@ class SubscriptionLimits:
             # Accounts may share client ids: this is the upper bound of one account's.
             used=lambda: len(durables),
         )
+        self._marks = registry.add(
+            "client-position-marks",
+            per="client",
+            bound=lambda: MAX_CLIENT_MARKS,
+            used=lambda: max(map(_count_marks, output.session_deliveries), default=0),
+        )
 
     def check_subscription(self, profile: Profile) -> None:
         """Raises `TooManySubscriptions` if the client or its account may not have one more."""
@@ -110,6 +126,32 @@ class SubscriptionLimits:
                 f"{most} durable subscriptions are the limit of account {identity.account}"
             )
 
+    def check_positions(self, profile: Profile, request: Subscribe) -> None:
+        """Raises `BadPosition` if the positions of the client name too many origins."""
+        marks = len(request.position) + len(request.until)
+        self._check_marks(marks, marks + _count_marks(profile.delivery))
+
+    def check_acknowledged(self, client_id: str, name: str, position: Position) -> None:
+        """Raises `BadPosition` if the stored positions of the client would name too many origins.
+
+        Otherwise each acknowledgement could add others.
+        """
+        durable = self._durables.get(client_id, name)
+        stored = {} if durable is None else durable.position.marks
+        added = len(position.marks.keys() - stored.keys())
+        if added and len(stored) + added > SMALL_POSITION:
+            durables = self._durables.of_client(client_id).values()
+            total = added + sum(len(each.position.marks) for each in durables)
+            self._check_marks(len(stored) + added, total)
+
+    def _check_marks(self, marks: int, total: int) -> None:
+        if marks > MAX_POSITION_MARKS or (marks > SMALL_POSITION and total > MAX_CLIENT_MARKS):
+            self._marks.count_reached()
+            raise BadPosition(
+                f"a position has at most {MAX_POSITION_MARKS} marks, and those of a client have "
+                f"{MAX_CLIENT_MARKS}"
+            )
+
     def count_added(self, identity: Identity) -> None:
         self._of_account[identity.account] += 1
 
@@ -117,3 +159,7 @@ class SubscriptionLimits:
         self._of_account[identity.account] -= subscriptions
         if self._of_account[identity.account] <= 0:
             del self._of_account[identity.account]
+
+
+def _count_marks(delivery: SessionDelivery) -> int:
+    return sum(len(feed.reported_marks) for feed in delivery.feeds)

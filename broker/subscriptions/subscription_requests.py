@@ -191,6 +191,7 @@ class SubscriptionRequests:
             return
         check_position(self._context.log, position)
         client_id = profile.identity.client_id
+        self.limits.check_acknowledged(client_id, name, position)
         durables = self._context.durables
         durables.acknowledge(client_id, name, position)
         previous_address = durables.find_releasable_node(client_id, name)
@@ -236,6 +237,7 @@ class SubscriptionRequests:
 
     def _check_limits(self, profile: Profile, request: Subscribe) -> None:
         self.limits.check_subscription(profile)
+        self.limits.check_positions(profile, request)
         if not request.durable:
             return
         try:

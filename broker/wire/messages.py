@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
 
 from broker.errors import ProtocolError, VersionMismatch, WireError
+from broker.event.stream import MAX_NAME_LENGTH
 from broker.wire.codec import (
     Address,
     Codec,
@@ -38,6 +41,9 @@ INITIAL_CREDIT = 1 << 20
 MAGIC = "xmlbroker"
 #: In bytes; a query alone may have `query.max_length`.
 MAX_CONTROL = 256 * 1024
+#: Carrying patterns of the streams of one subscription.
+MAX_HELD_PATTERNS = 64
+_Pattern: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_NAME_LENGTH)]
 
 
 class Hello(Message, frozen=True):
@@ -294,7 +300,7 @@ class Hold(Message, frozen=True):
     kind = 0x2F
 
     number: Count
-    patterns: tuple[str, ...]
+    patterns: Annotated[tuple[_Pattern, ...], msgspec.Meta(max_length=MAX_HELD_PATTERNS)]
 
 
 class HeldBack(Message, frozen=True):

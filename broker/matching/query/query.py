@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
 from lxml import etree
@@ -18,6 +19,8 @@ from broker.matching.query.namespaces import ENVELOPE_PREFIX, PREDEFINED_PREFIXE
 from broker.matching.query.parser import parse_expression
 from broker.matching.query.tree import Expression, FunctionCall
 
+#: Characters of all prefixes and URIs of a query.
+MAX_NAMESPACES: Final = 16 * 1024
 _PREFIX = re.compile(NAME)
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _FORBIDDEN_PREFIXES = frozenset({"xml", "xmlns"})
@@ -87,6 +90,9 @@ def parse_query(
 
 
 def _check_bindings(namespaces: Mapping[str, str]) -> dict[str, str]:
+    # A subscription keeps them all.
+    if sum(len(prefix) + len(uri) for prefix, uri in namespaces.items()) > MAX_NAMESPACES:
+        raise BadQuery(f"the namespaces have more than {MAX_NAMESPACES} characters")
     for prefix, uri in namespaces.items():
         if prefix == ENVELOPE_PREFIX and uri != NAMESPACE:
             raise BadQuery(f"the prefix {prefix!r} is bound to the envelope's namespace already")

@@ -9,7 +9,7 @@ import pytest
 from broker.errors import BadQuery, QueryTooExpensive
 from broker.event.envelope import NAMESPACE
 from broker.matching.query.limits import QueryLimits
-from broker.matching.query.query import parse_query
+from broker.matching.query.query import MAX_NAMESPACES, parse_query
 
 
 def test_queries_are_equal_by_text_and_used_prefixes() -> None:
@@ -102,3 +102,11 @@ def test_a_long_text_is_rejected() -> None:
     assert parse_query("a" * 4096)
     with pytest.raises(QueryTooExpensive, match="at most 3"):
         parse_query("true()", limits=QueryLimits(max_length=3))
+
+
+def test_long_namespaces_are_rejected() -> None:
+    assert parse_query("true()", {"p": "u" * (MAX_NAMESPACES - 1)})
+    with pytest.raises(BadQuery, match="namespaces have more"):
+        parse_query("true()", {"p": "u" * MAX_NAMESPACES})
+    with pytest.raises(BadQuery, match="namespaces have more"):
+        parse_query("true()", {f"p{n}": "u" for n in range(MAX_NAMESPACES)})
