@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
+import attrs
 from twisted.internet.defer import Deferred, succeed
 from zope.interface import implementer
 
@@ -22,7 +23,7 @@ from broker.transport.stack import Stack
 from broker.transport.view import LinkState, View
 
 #: Datagrams fit into an Ethernet frame, with the headers of IPv6 and UDP.
-_PORT_SETTINGS = DatagramPortSettings(datagram_bytes=1_452)
+PORT_SETTINGS = DatagramPortSettings(datagram_bytes=1_452)
 
 
 class IDatagramSocket(Protocol):
@@ -53,6 +54,7 @@ class DatagramLinks:
         clock: IClock,
         make_stack: Callable[[str], Stack],
         on_close: Callable[[DatagramLinks], object],
+        settings: DatagramPortSettings = PORT_SETTINGS,
     ) -> None:
         """`name` tells the datagrams of this instance apart; it is the same at all nodes.
 
@@ -70,7 +72,7 @@ class DatagramLinks:
         self._added: set[Peer] = set()
         self._views: dict[Peer, View] = {}
         """Last states of the peers with a link."""
-        self._port = socket.users.open_port(name, self._accept, _PORT_SETTINGS)
+        self._port = socket.users.open_port(name, self._accept, settings)
 
     def add_peer(self, address: tuple[str, int]) -> Hashable:
         try:
@@ -126,7 +128,8 @@ class DatagramLinks:
 
     def snapshot(self) -> Mapping[str, object]:
         peers = [{"address": format_address(peer)} for peer in self._driver.links]
-        return {"dropped": self.dropped, "peers": peers}
+        counts = attrs.asdict(self._port.counts)
+        return {"dropped": self.dropped, "peers": peers, "strangers": counts}
 
     def _accept(self, channel: IDatagramChannel, peer: Peer) -> None:
         if peer in self._driver.links:

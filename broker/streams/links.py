@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable
 from functools import partial
 from random import Random
+from typing import Final
 
+import attrs
 from twisted.internet.error import CannotListenError
 
 from broker.cluster.link_stacks import LinkStacks, max_frame
@@ -18,14 +20,16 @@ from broker.event.envelope import CLEARTEXT_LEVEL
 from broker.streams.connection_links import ConnectionLinks
 from broker.streams.connection_port import ConnectionPort, NodeIdentity
 from broker.streams.contract import ILinkReceiver, ILinks
-from broker.streams.datagram_links import DatagramLinks, IDatagramSocket
+from broker.streams.datagram_links import PORT_SETTINGS, DatagramLinks, IDatagramSocket
 from broker.streams.group_contract import IGroup, OnGroupDatagrams
 from broker.streams.group_link import GroupLink
 from broker.streams.link_sockets import LinkSockets
+from broker.transport.arq.mac import Mac, derive_layer_key
 from broker.transport.arq.mac_layer import MacLayer
 from broker.transport.clock import IClock
 from broker.transport.faults import create_layers
 from broker.transport.socket.contract import DATAGRAM_PROPERTIES, ISocketChannel
+from broker.transport.socket.datagram_port import DatagramPortSettings
 from broker.transport.socket.loopback import LOOPBACK_INTERFACES, is_loopback_address
 from broker.transport.stack import Stack
 from broker.transport.stacks import (
@@ -37,6 +41,10 @@ from broker.transport.stacks import (
     Transport,
     build_stack,
 )
+
+#: Forged addresses can not keep clients from the places of strangers. A handshake goes on over a
+#: new channel, and later the link is no stranger's.
+_OF_CLIENTS: Final = attrs.evolve(PORT_SETTINGS, stranger_silence=0.0)
 
 
 class LinkOpener:
@@ -78,7 +86,9 @@ class LinkOpener:
         self._check_clearance(instance, listen, is_local=is_local)
         try:
             if channel is Transport.DATAGRAM:
-                return self._open_datagrams(name, instance, listen, receiver, self._identity.key)
+                key = self._identity.key
+                settings = PORT_SETTINGS if key is None else _settings_of_members(key)
+                return self._open_datagrams(name, instance, listen, receiver, key, settings)
             return self._open_connections(name, instance, plugin, listen, channel, receiver)
         except CannotListenError as error:
             reason = getattr(error.socketError, "strerror", None) or error.socketError
@@ -130,7 +140,7 @@ class LinkOpener:
         assert plugin is not None
         name = name_client_links(instance.name, transport, plugin)
         try:
-            return self._open_datagrams(name, instance, listen, receiver, key=None)
+            return self._open_datagrams(name, instance, listen, receiver, None, _OF_CLIENTS)
         except CannotListenError as error:
             raise ConfigurationError(f"{listen}: {error.socketError}") from None
 
@@ -143,6 +153,7 @@ class LinkOpener:
         listen: str,
         receiver: ILinkReceiver,
         key: bytes | None,
+        settings: DatagramPortSettings,
     ) -> ILinks:
         if listen not in self._sockets:
             self._sockets[listen] = self._open.open_datagrams(*split_host_port(listen)), []
@@ -154,6 +165,7 @@ class LinkOpener:
             self._clock,
             lambda peer: self._build_datagram_stack(instance, peer, key),
             lambda links: self._close_datagrams(listen, links),
+            settings,
         )
         users.append(links)
         return links
@@ -216,6 +228,12 @@ class LinkOpener:
     def _close_connections(self, place: tuple[str, Transport]) -> None:
         if not self._ports[place].has_users:
             self._ports.pop(place).stop()
+
+
+def _settings_of_members(key: bytes) -> DatagramPortSettings:
+    """Return settings by which hosts without the key of the network get no channel."""
+    mac = Mac(derive_layer_key(key))
+    return attrs.evolve(PORT_SETTINGS, is_genuine=lambda each: mac.remove_tag(each) is not None)
 
 
 def name_links(instance: str, transport: IStackPlugin, links: IStackPlugin) -> str:

@@ -28,6 +28,8 @@ class DatagramPortSettings:
     strangers: int = 64
     #: After so much silence a stranger's channel may be replaced by another stranger's.
     stranger_silence: float = 10.0
+    #: False for packets that no peer can have sent: they give a stranger no channel.
+    is_genuine: Callable[[bytes], bool] = attrs.field(default=lambda packet: True, repr=False)
 
 
 @attrs.define
@@ -38,6 +40,8 @@ class DatagramPortCounts:
     malformed: int = 0
     #: Of strangers without a channel.
     refused: int = 0
+    #: Of strangers, without a valid tag.
+    forged: int = 0
 
 
 class DatagramPort:
@@ -46,7 +50,8 @@ class DatagramPort:
     A stranger's first datagram makes a channel for `on_stranger`; without it, strangers are
     refused. `strangers` bounds these channels: then a new stranger takes the place of the one that
     is silent for longest, at least for `stranger_silence`, or is refused. A source address may be
-    forged. Dialled peers always keep their channels.
+    forged: `is_genuine` checks a stranger's packets before it gets a channel. Dialled peers always
+    keep their channels.
     """
 
     log = Logger()
@@ -131,6 +136,11 @@ class DatagramPort:
             if channel is None:
                 if self._is_own(address):
                     continue  # a group's datagram came back to its sender
+                genuine = [each for each in packets if self._settings.is_genuine(each)]
+                self.counts.forged += len(packets) - len(genuine)
+                if not genuine:
+                    continue
+                packets = genuine
                 channel = self._accept(address, now)
             if channel is None:
                 self.counts.refused += len(packets)

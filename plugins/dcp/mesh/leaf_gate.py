@@ -13,7 +13,7 @@ import attrs
 from msgspec.structs import replace
 
 from broker.errors import AuthenticationFailed
-from broker.event.envelope import SecurityLevel
+from broker.event.envelope import CLEARTEXT_LEVEL
 from broker.streams.ticket import LEEWAY_SECONDS, ClientTicket, Ticket, read_ticket
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import ControlMessage, Interest, Join, TicketRenewal
@@ -100,7 +100,7 @@ class LeafGate:
             return None
         self._accept(connection, found, now)
         # The links are not encrypted.
-        rank = min(join.clearance, found.clearance, SecurityLevel.MED.rank)
+        rank = min(join.clearance, found.clearance, CLEARTEXT_LEVEL.rank)
         proof = ClientTicket.derive(join.ticket, self._rules.key).prove_parent(connection.binding)
         return replace(join, level=0, clearance=rank, ticket=b"", proof=proof)
 

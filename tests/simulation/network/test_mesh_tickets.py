@@ -46,6 +46,10 @@ class Owner:
         self._end[batch.flow] = batch.upto
 
 
+def count_clients(network: TransportNetwork) -> int:
+    return sum(each["name"] == "desk#1" for each in network.state_of("n0")["children"])
+
+
 class TestTickets(TransportCase, unittest.TestCase):
     plugin = dcp_transport
     links = dcp_links
@@ -140,6 +144,50 @@ class TestTickets(TransportCase, unittest.TestCase):
             self.assertEqual([each.level for each in owner.events], [0] * 4)
             self.assertGreater(owner.missing, 0)
             leaf.leave()
+
+    def test_recorded_datagrams_join_nothing_and_floods_shut_nobody_out(self) -> None:
+        with self.keyed_mesh() as network:
+            world, root = network.world, ("127.0.0.1", 9_000)
+            recorded: list[bytes] = []
+
+            def record(datagram: bytes, source: object, target: object) -> bool:
+                if isinstance(target, tuple) and address_of(0) == f"{target[0]}:{target[1]}":
+                    nonlocal root
+                    root = target
+                    recorded.append(datagram)
+                return True
+
+            world.datagrams.filter = record
+            first, owner = self.join(network, self.ticket(network))
+            world.run(1.0)
+            self.assertEqual(owner.joins, 1)
+            seen = list(recorded)
+            strangers = [
+                world.datagrams.bind(("127.0.0.98", number), lambda batch: None)
+                for number in range(1, 151)
+            ]
+
+            def flood() -> None:
+                for each in strangers:
+                    each.send([*seen[:20], bytes(100)], root)
+
+            flood()
+            world.run(1.0)
+            self.assertEqual(count_clients(network), 1)
+            flood()
+            second, later = self.join(network, self.ticket(network, client_id="board"))
+            network.kill("n1")
+            world.start("n1")
+            for _ in range(20):
+                flood()
+                world.run(0.25)
+            network.publish(10)
+            world.run(2.0)
+            self.assertEqual([len(owner.events), len(later.events)], [10, 10])
+            self.assertEqual(count_clients(network), 2)
+            self.assertEqual(len(network.state_of("n1")["parents"]), 1)
+            first.leave()
+            second.leave()
 
     def test_a_client_joins_a_mesh_whose_key_it_does_not_know(self) -> None:
         with self.keyed_mesh() as network:

@@ -46,10 +46,16 @@ class Listener:
     """One end that accepts strangers."""
 
     def __init__(
-        self, users: DatagramDemultiplexer, name: str = "radar", strangers: int = 64
+        self,
+        users: DatagramDemultiplexer,
+        name: str = "radar",
+        strangers: int = 64,
+        is_genuine: Callable[[bytes], bool] = bool,
     ) -> None:
         self.accepted: dict[Address, RecordingReceiver] = {}
-        settings = DatagramPortSettings(strangers=strangers, stranger_silence=10.0)
+        settings = DatagramPortSettings(
+            strangers=strangers, stranger_silence=10.0, is_genuine=is_genuine
+        )
         self.port = users.open_port(name, self._accept, settings)
 
     def _accept(self, channel: IDatagramChannel, address: Address) -> None:
@@ -108,6 +114,26 @@ def test_strangers_beyond_the_bound_are_refused_until_one_is_silent() -> None:
     assert [type(error) for error in silent.losses] == [PeerSilent]
     assert heard.losses == []
     assert listener.packets(("peer", 2)) == [b"c"]
+
+
+def test_strangers_without_a_genuine_packet_take_no_place() -> None:
+    world = World()
+    listener = Listener(
+        world.network.share(THERE), strangers=2, is_genuine=lambda packet: packet[:1] == b"g"
+    )
+    for number in range(100):
+        world.dialled(number)[1].send([b"forged", b"a guess"])
+    world.run()
+    assert not listener.accepted
+    assert (listener.port.counts.forged, listener.port.counts.refused) == (200, 0)
+    _, member = world.dialled(200)
+    member.send([b"forged", b"genuine"])
+    world.run()
+    assert listener.packets(("peer", 200)) == [b"genuine"]
+    # A known address is no stranger's: the layers check its packets.
+    member.send([b"later"])
+    world.run()
+    assert listener.packets(("peer", 200)) == [b"genuine", b"later"]
 
 
 def test_dialled_peers_are_never_replaced_and_a_port_may_refuse_all_strangers() -> None:
