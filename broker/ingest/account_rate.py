@@ -82,7 +82,7 @@ class AccountRates:
     ) -> None:
         """`now` returns monotonic seconds."""
         self.limits = limits
-        """May be replaced at any time; accounts then start with full buckets."""
+        """May be replaced at any time; if they changed, accounts start with full buckets."""
         self._now = now
         self._rates: dict[str, AccountRate] = {}
         self._event_limit = limit_registry.add(
@@ -110,7 +110,7 @@ class AccountRates:
         if not account or not (limits.events or limits.bytes):
             return None
         rate = self._rates.get(account)
-        if rate is None or rate.limits is not limits:
+        if rate is None or rate.limits != limits:
             rate = self._rates[account] = AccountRate(limits, self._now())
         return rate
 

@@ -152,6 +152,10 @@ def test_changed_limits_hold_for_the_next_document() -> None:
     publisher = node.publisher("a")
     node.publish(publisher, *[b"x"] * 50)
     assert node.count_taken() == 1
+    # Equal ones give no second burst.
+    node.rated.rates.limits = RateLimits(events=1)
+    node.advance(0.5)
+    assert node.count_taken() == 1
     node.rated.rates.limits = RateLimits()
     node.advance(1.0)
     assert node.count_taken() == 50
