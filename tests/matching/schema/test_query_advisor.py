@@ -16,7 +16,7 @@ from broker.dtd.reference import DtdReference
 from broker.matching.query.query import parse_query
 from broker.matching.schema import known_types, query_advisor
 from broker.matching.schema.known_types import KnownTypes
-from broker.matching.schema.query_advisor import QueryAdvisor
+from broker.matching.schema.query_advisor import MAX_NEW_SCHEMAS, QueryAdvisor
 
 SHIP = """
 <!ELEMENT flight (mast+)>
@@ -185,3 +185,25 @@ def test_too_much_work_over_all_types_means_no_warning(
 def test_a_warning_has_a_maximum_length(types: KnownTypes) -> None:
     (told,) = warnings(types, f"/flight/{'x' * 3000}")
     assert len(told) <= query_advisor.MAX_WARNING_LENGTH and re.search("x{80}' in flight", told)
+
+
+def test_a_returning_subscriber_costs_a_few_new_schemas_at_a_time(
+    dtds: DtdCache, types: KnownTypes, make_dtd: Callable[..., Dtd]
+) -> None:
+    text = make_dtd(SHIP).text
+    for number in range(10):
+        for version in ("1.0", "1.1"):
+            dtds.add(DtdReference(f"ship{number}", version), text)
+
+    def ready() -> int:
+        return sum(types.has_schema(each) for each in types.references())
+
+    warnings(types, "//mast/@height")
+    before = ready()
+    for _ in range(2):
+        warnings(types, "//mast/@height", returning=True)
+        assert ready() <= before + MAX_NEW_SCHEMAS
+        before = ready()
+    for _ in range(20):
+        warnings(types, "//mast/@height", returning=True)
+    assert all(types.has_schema(DtdReference(f"ship{n}", "1.1")) for n in range(10))
