@@ -27,6 +27,7 @@ from broker.errors import BrokerError
 NAMES: Final = (
     "node",
     "latency",
+    "logins",
     "path",
     "memory",
     "reload",

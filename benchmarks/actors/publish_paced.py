@@ -40,8 +40,10 @@ async def publish_evenly(client: AsyncioClient, count: int, rate: float) -> floa
 
 
 async def play(control: ActorControl, task: Any) -> None:
-    """`task`: endpoint, rate (events a second), portions (events of each run)."""
-    async with connect(task["endpoint"], client_id="publisher") as client:
+    """`task`: endpoint, rate (events a second), portions (events of each run), login (account and
+    secret, if any)."""
+    login = task.get("login", {})
+    async with connect(task["endpoint"], client_id="publisher", **login) as client:
         await client.when_connected(10.0)
         for count in task["portions"]:
             control.report("ready")

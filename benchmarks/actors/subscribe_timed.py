@@ -21,11 +21,12 @@ def parse_due_time(event: ReceivedEvent) -> int:
 
 
 async def play(control: ActorControl, task: Any) -> None:
-    """`task`: endpoint, query, portions (matching events of each run).
+    """`task`: endpoint, query, portions (matching events of each run), login (account and secret,
+    if any).
 
     Reports pairs for each event: due time (monotonic) and latency, in ns.
     """
-    async with connect(task["endpoint"], client_id="subscriber") as client:
+    async with connect(task["endpoint"], client_id="subscriber", **task.get("login", {})) as client:
         subscription = await client.subscribe(task["query"])
         events = aiter(subscription)
         for count in task["portions"]:

@@ -7,7 +7,7 @@ while its TLS handshake is under way.
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -31,6 +31,7 @@ from broker.errors import (
 from broker.identity.login_delays import MAX_DELAY, LoginDelays
 from broker.limit_registry import LimitRegistry
 from broker.rate_limited_log import RateLimitedLog
+from broker.sessions.time_slices import TimeSlices
 from broker.transport.clock import IClock
 from broker.transport.pending_connections import PendingConnections, address_group
 from broker.transport.socket import ISocketChannel, ISocketReceiver
@@ -41,6 +42,8 @@ from broker.wire.messages import MAGIC, Challenge, Hello, Refuse, Response
 
 #: Bound of the memory before the handshake.
 MAX_HANDSHAKE_BYTES: Final = 8192
+#: Seconds for logins in one turn of the reactor.
+SLICE_SECONDS: Final = 0.002
 
 
 @attrs.frozen
@@ -83,6 +86,9 @@ class ClientHandshakes:
         self.delays = LoginDelays()
         self.logins: Counter[tuple[str, str]] = Counter()
         """Under way, by address and account."""
+        self._packets: deque[tuple[Handshake, bytes]] = deque()
+        """One of a connection at most."""
+        self._slices = TimeSlices(clock, self._process_packet, self._log_failure, SLICE_SECONDS)
         self._audit = audit
         self._count_connected = count_connected
         self._pending: PendingConnections[Handshake] = PendingConnections()
@@ -135,6 +141,25 @@ class ClientHandshakes:
             of_address = self._pending.most_of_one_address >= most_of_address
             (self._address_limit if of_address else self._limit).count_reached()
             each.refuse(TooManySessions("too many connections are in their handshake"))
+
+    def process_later(self, handshake: Handshake, packet: bytes) -> None:
+        """Process a packet in a later turn of the reactor: many logins at once leave time for
+        other work."""
+        self._packets.append((handshake, packet))
+        self._slices.run_later()
+
+    def _process_packet(self) -> bool:
+        if self._packets:
+            handshake, packet = self._packets.popleft()
+            try:
+                handshake.process(packet)
+            except Exception as error:
+                # The others are processed all the same.
+                self._log_failure(error)
+        return bool(self._packets)
+
+    def _log_failure(self, error: Exception) -> None:
+        self.log.failure("a handshake failed", Failure(error))
 
     def remove(self, handshake: Handshake) -> None:
         self._handshakes.discard(handshake)
@@ -189,7 +214,8 @@ class Handshake:
         self.client_id = ""
         """Account and ClientId of the Hello."""
         self.is_closed = False
-        self._has_hello = False
+        self._is_awaiting = True
+        """True if the client may send a packet."""
         self._counts_as_login = False
         self._login: Deferred[None] | None = None
         self._response: Deferred[bytes] | None = None
@@ -204,30 +230,37 @@ class Handshake:
         self.channel.receiver = self
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
-        response, self._response = self._response, None
-        if (self._has_hello and response is None) or len(packets) != 1:
+        # The channel is read on, since its end cancels the login.
+        if not self._is_awaiting or len(packets) != 1:
             self.refuse(ProtocolError("a client must wait for Welcome"))
             return
-        if response is not None:
-            self._take_response(response, packets[0])
+        self._is_awaiting = False
+        self._owner.process_later(self, packets[0])
+
+    def process(self, packet: bytes) -> None:
+        """Process the Hello, or the response to a challenge."""
+        if self.is_closed:
             return
-        # The channel is read on, since its end cancels the login.
-        self._has_hello = True
+        response, self._response = self._response, None
+        if response is not None:
+            self._take_response(response, packet)
+            return
         try:
-            hello = messages.decode(packets[0])
+            hello = messages.decode(packet)
             if not isinstance(hello, Hello) or hello.magic != MAGIC:
                 raise ProtocolError("a session begins with Hello")
             self.account, self.client_id = hello.account, hello.client_id
             self._check_delay()
             self._login = self._owner.open_session(self, hello)
-        except BrokerError as error:
-            self.refuse(error)
+        except Exception:
+            self._refuse_failure(Failure())
             return
         self._login.addCallbacks(lambda _: self._end_opened(), self._refuse_failure)
 
     def ask(self, challenge: bytes) -> Deferred[bytes]:
         """Send a challenge of the login; return the client's response."""
         self._response = Deferred()
+        self._is_awaiting = True
         self.channel.send([messages.encode(Challenge(challenge))])
         return self._response
 

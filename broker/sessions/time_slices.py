@@ -25,11 +25,16 @@ class TimeSlices:
     """
 
     def __init__(
-        self, clock: IClock, step: Callable[[], bool], on_failed: Callable[[Exception], object]
+        self,
+        clock: IClock,
+        step: Callable[[], bool],
+        on_failed: Callable[[Exception], object],
+        slice_seconds: float = SLICE_SECONDS,
     ) -> None:
         self._clock = clock
         self._step = step
         self._on_failed = on_failed
+        self._slice_seconds = slice_seconds
         self._is_running = False
         """Until the next slice; work that arrives meanwhile is appended."""
         self._started = 0.0
@@ -52,7 +57,7 @@ class TimeSlices:
     def _run_slice(self) -> None:
         self._started = self._clock.seconds()
         while self._step():
-            if self._clock.seconds() - self._started >= SLICE_SECONDS:
+            if self._clock.seconds() - self._started >= self._slice_seconds:
                 self._clock.callLater(0, self._run_later_slice)
                 return
         self._is_running = False

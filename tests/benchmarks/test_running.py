@@ -47,8 +47,9 @@ def saved(folder: Path, name: str) -> Any:
 def test_the_list_names_every_benchmark() -> None:
     output, _ = started("--list").communicate(timeout=30)
     assert [line.split()[0] for line in output.splitlines()] == [
-        *("node", "latency", "path", "memory", "reload", "content", "links", "group"),
-        *("line", "network", "archive", "ingest", "replay", "recover", "jetstream", "rcm", "dcp"),
+        *("node", "latency", "logins", "path", "memory", "reload", "content", "links"),
+        *("group", "line", "network", "archive", "ingest", "replay", "recover", "jetstream"),
+        *("rcm", "dcp"),
     ]
 
 
@@ -56,7 +57,7 @@ def test_an_unknown_benchmark_is_refused_with_the_known_ones() -> None:
     process = started("speed")
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 2
-    assert "'node', 'latency', 'path', 'memory', 'reload'" in errors
+    assert "'node', 'latency', 'logins', 'path', 'memory'" in errors
 
 
 @pytest.mark.slow

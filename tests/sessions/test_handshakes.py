@@ -83,6 +83,7 @@ class Acceptor:
         self.handshakes.accept(cast(Any, channel))
         if account is not None:
             channel.receive(hello(account))
+            self.clock.advance(0)
         return channel
 
     def used(self, name: str) -> tuple[float, int]:
