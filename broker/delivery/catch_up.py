@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import attrs
@@ -195,13 +196,20 @@ class CatchUp:
             events = self._without_received(feed, events)
         events = self._events_before_loss(feed, events)
         for liveness, part in split_at_cut(events, feed.cut):
-            for run in (
-                make_single_run(part)
-                if self._late_validator is None
-                else self._late_validator.split_runs(part)
-            ):
-                if not await self._feed_run(feed, run, liveness):
-                    return
+            for is_readable, group in groupby(part, lambda each: each.level <= self._clearance):
+                readable = list(group)
+                if not is_readable:
+                    # They are not evaluated: neither time nor errors of the query reveal them.
+                    for event in readable:
+                        self._skip_event(feed, event)
+                    continue
+                for run in (
+                    make_single_run(readable)
+                    if self._late_validator is None
+                    else self._late_validator.split_runs(readable)
+                ):
+                    if not await self._feed_run(feed, run, liveness):
+                        return
 
     async def _feed_run(self, feed: Feed, run: EventRun, liveness: Liveness) -> bool:
         """Return False if the feed must stop within the run."""
@@ -268,7 +276,7 @@ class CatchUp:
 
     def _report_rejected(self, feed: Feed, event: LoggedEvent, code: str) -> None:
         """Skip a rejected event, with a gap if the subscription may match it."""
-        if event.level > self._clearance or not matches_stream(feed, event):
+        if not matches_stream(feed, event):
             self._skip_event(feed, event)
             return
         feed.outcomes.gone += 1
@@ -277,8 +285,12 @@ class CatchUp:
         self._writer.send_message(Gap(feed.number, event.origin, event.mark, event.mark, 1, code))
 
     def _skip_event(self, feed: Feed, event: LoggedEvent) -> None:
-        feed.outcomes.seen += 1
-        feed.outcomes.filtered += 1
+        outcomes = feed.outcomes
+        outcomes.seen += 1
+        if event.level > self._clearance:
+            outcomes.denied += 1
+        else:
+            outcomes.filtered += 1
         feed.cursor = event.serial + 1
         feed.unreported_marks[event.origin] = event.mark
 
@@ -290,21 +302,17 @@ class CatchUp:
         self, feed: Feed, part: list[LoggedEvent], selected: list[bool], liveness: Liveness
     ) -> bool:
         """Return False if the session was full; other subscriptions may have filled it."""
-        rank = self._clearance
-        cleared = [i for i, yes in enumerate(selected) if yes and part[i].level <= rank]
-        looked_at, sent = len(part), 0
-        for start, end in split_by_size(self._delivery_bytes, [part[i] for i in cleared]):
+        matched = [index for index, is_selected in enumerate(selected) if is_selected]
+        looked_at = len(part)
+        for start, end in split_by_size(self._delivery_bytes, [part[i] for i in matched]):
             if not self._writer.writable:
-                looked_at = cleared[start]
+                looked_at = matched[start]
                 break
-            events = [part[i] for i in cleared[start:end]]
+            events = [part[i] for i in matched[start:end]]
             encoded = encode_events(events)
             self._sender.send_delivery(encoded, events, [(len(events), [feed])], liveness)
-            sent = end
-        matched = sum(selected[:looked_at])
         feed.outcomes.seen += looked_at
-        feed.outcomes.filtered += looked_at - matched
-        feed.outcomes.denied += matched - sent
+        feed.outcomes.filtered += looked_at - sum(selected[:looked_at])
         if looked_at:
             feed.cursor = part[looked_at - 1].serial + 1
             feed.unreported_marks.update([(event.origin, event.mark) for event in part[:looked_at]])

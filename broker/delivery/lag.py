@@ -75,16 +75,19 @@ class LagSnapshot:
 
         A subscription is (client, name, position, complete).
         """
-        ranked = [(self._count_places(*each[2:]), each) for each in subscriptions]
+        ranked = [(sum(self.count_places(*each[2:])), each) for each in subscriptions]
         ranked.sort(key=lambda row: (-row[0], *row[1][:2]))
         return [
             (client, name, self.compute_lag(position, complete))
             for _, (client, name, position, complete) in ranked[:limit]
         ]
 
-    def _count_places(self, position: Mapping[str, Mark], complete: Mapping[str, Mark]) -> int:
+    def count_places(
+        self, position: Mapping[str, Mark], complete: Mapping[str, Mark]
+    ) -> tuple[int, int]:
+        """Return the places before the log, and those behind the position in it."""
         before, behind = self._split_places(position, complete)
-        return before + sum(count for _, _, count in behind)
+        return before, sum(count for _, _, count in behind)
 
     def _split_places(
         self, position: Mapping[str, Mark], complete: Mapping[str, Mark]

@@ -10,6 +10,7 @@ from broker.delivery.commit_split import split_commit
 from broker.delivery.feed import Feed, FeedState
 from broker.delivery.session_delivery import SessionDelivery
 from broker.delivery.site_notices import FindStatuses
+from broker.event.envelope import HIGHEST_RANK
 from broker.event.place import Mark
 from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
@@ -26,6 +27,8 @@ class Output:
     def __init__(self) -> None:
         self._feeds: dict[int, tuple[SessionDelivery, Feed]] = {}
         self._session_deliveries: dict[SessionDelivery, None] = {}
+        self._limited: dict[SessionDelivery, None] = {}
+        """Those of clients that are not cleared for all levels."""
         self._waiting_for_commit: dict[SessionDelivery, None] = {}
         self.ended_outcomes = DeliveryOutcomes()
         self.find_statuses: FindStatuses = lambda _: ()
@@ -37,6 +40,8 @@ class Output:
 
     def add_session(self, delivery: SessionDelivery) -> None:
         self._session_deliveries[delivery] = None
+        if delivery.clearance < HIGHEST_RANK:
+            self._limited[delivery] = None
         delivery.on_wait = self._add_waiting
         delivery.site_notices.find_statuses = self.find_statuses
 
@@ -45,6 +50,7 @@ class Output:
         for number in [n for n, (owner, _) in self._feeds.items() if owner is delivery]:
             self.remove_feed(number)
         self._session_deliveries.pop(delivery, None)
+        self._limited.pop(delivery, None)
         self._waiting_for_commit.pop(delivery, None)
 
     def _add_waiting(self, delivery: SessionDelivery) -> None:
@@ -73,6 +79,10 @@ class Output:
     def deliver_commit(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
         """Each session sends once."""
         if events:
+            if self._limited:
+                levels = Counter([event.level for event in events])
+                for delivery in self._limited:
+                    delivery.count_denied(levels)
             shared = SharedEncodings()
             for delivery, share in split_commit(events, matches, self._feeds).items():
                 delivery.deliver_share(share, shared)

@@ -62,7 +62,7 @@ class SessionDelivery:
     ) -> None:
         """`clearance` is a rank. `on_failed`: a subscription can not be fed."""
         self._writer = writer
-        self._clearance = clearance
+        self.clearance = clearance
         self._limits = limits
         self._log = log
         self._on_failed = on_failed
@@ -210,6 +210,14 @@ class SessionDelivery:
 
     # ------------------------------------------------------------------ live
 
+    def count_denied(self, levels: Mapping[int, int]) -> None:
+        """Count the events of a commit, by level, that the client may not read."""
+        denied = sum(count for level, count in levels.items() if level > self.clearance)
+        for feed in self._feeds.values() if denied else ():
+            if feed.state is FeedState.LIVE:
+                feed.outcomes.filtered -= denied
+                feed.outcomes.denied += denied
+
     def deliver_share(self, share: CommitShare, shared: SharedEncodings) -> None:
         if self._held_flows.numbers:
             share = self._held_flows.without_held(share)
@@ -236,7 +244,7 @@ class SessionDelivery:
     ) -> None:
         events = portion.events
         live: list[RecipientRun] = []
-        whole = portion.level <= self._clearance
+        whole = portion.level <= self.clearance
         for count, feeds in runs:
             feeds = self._select_live(feeds, count)
             live.append((count, feeds))
@@ -250,11 +258,9 @@ class SessionDelivery:
         start = 0
         for count, feeds in live:
             for event in events[start : start + count] if feeds else ():
-                if event.level <= self._clearance:
+                if event.level <= self.clearance:
                     picked.append(event)
                     concerned.append(feeds)
-                else:
-                    _count_denied(feeds)
             start += count
         if picked:
             self._sender.send_delivery(
@@ -281,10 +287,8 @@ class SessionDelivery:
                     feed.fall_behind(events[start].serial)
             live = self._select_live(feeds, count)
             for event in events[start : start + count] if live else ():
-                if event.level <= self._clearance:
+                if event.level <= self.clearance:
                     self._backlog.add_event(event, live)
-                else:
-                    _count_denied(live)
             start += count
         for feed in self._backlog.take_failed():
             self._end_full(feed, "the subscription's queue is full: it takes events too slowly")
@@ -391,8 +395,3 @@ class SessionDelivery:
 def _gets_stream_times(feed: Feed) -> bool:
     """Return whether all committed matching events have been sent."""
     return feed.wants_stream_times and feed.is_active and feed.state is FeedState.LIVE
-
-
-def _count_denied(feeds: Sequence[Feed]) -> None:
-    for feed in feeds:
-        feed.outcomes.denied += 1

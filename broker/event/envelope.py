@@ -34,6 +34,8 @@ class SecurityLevel(enum.Enum):
         return self.rank < other.rank
 
 
+#: Clearance for events of all levels.
+HIGHEST_RANK: Final = SecurityLevel.HIGH.rank
 #: Highest level that crosses a network without encryption, whatever the rights (X12, T37).
 CLEARTEXT_LEVEL: Final = SecurityLevel.MED
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -29,7 +29,7 @@ class DeliveryOutcomes:
     delivered: int = 0
     filtered: int = 0
     denied: int = 0
-    """It matched, but the client is not cleared for its security level (X12)."""
+    """Its security level is above the client's clearance, whatever the query (X12)."""
     dropped: int = 0
     """It matched, but the transient subscriber's queue was full, or the subscription ended."""
     gone: int = 0
@@ -43,11 +43,15 @@ class DeliveryOutcomes:
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
-def count_denied_as_filtered(row: dict[str, Any]) -> None:
-    """Count denied events as filtered, in the subscription's own account.
+#: Figures that count other events than those that the subscription's client may read.
+_OPERATORS_FIGURES: Final = ("seen", "filtered", "denied", "gone", "elsewhere")
 
-    The number of denied matches would reveal a tested value.
+
+def drop_operators_figures(row: dict[str, Any]) -> None:
+    """Remove the figures of a subscription that only those who administer the node may see.
+
+    The log of a node in a network has the events that any query needs, so their number depends on
+    the content of events that the client may not read.
     """
-    if "denied" in row:
-        row["filtered"] = row.get("filtered", 0) + row["denied"]
-        row["denied"] = 0
+    for figure in _OPERATORS_FIGURES:
+        row.pop(figure, None)

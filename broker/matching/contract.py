@@ -12,7 +12,7 @@ from zope.interface import Attribute, Interface
 
 from broker.dtd.reference import DtdReference
 from broker.errors import PeerError, QueryTooExpensive, UnknownType
-from broker.event.envelope import Header, Liveness
+from broker.event.envelope import HIGHEST_RANK, Header, Liveness
 from broker.event.stream import StreamPattern
 from broker.matching.explain.explanation import Explanation
 from broker.matching.query.query import Query
@@ -103,10 +103,14 @@ class IMatcher(Interface):
 
     last_number: int = Attribute("number of the newest subscription; 0: there was none")
 
-    def subscribe(pattern: StreamPattern, query: Query, holder: str = "") -> int:
+    def subscribe(
+        pattern: StreamPattern, query: Query, holder: str = "", clearance: int = HIGHEST_RANK
+    ) -> int:
         """Add a subscription for the next `match`; return its number, which is never reused.
 
-        All queries of one `holder`, an account or a client, share its time (F13).
+        Events above the rank `clearance` do not match it: its query is not evaluated on them, and
+        is not suspended by them. All queries of one `holder`, an account or a client, share its
+        time (F13).
         """
 
     def unsubscribe(number: int) -> None:

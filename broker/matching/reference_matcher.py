@@ -6,7 +6,7 @@ It is the test oracle (DESIGN 5): its results are correct by definition.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from math import inf
 
@@ -15,7 +15,7 @@ from zope.interface import implementer
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import InvalidEvent, QueryTooExpensive, UnknownSubscription
-from broker.event.envelope import Liveness
+from broker.event.envelope import HIGHEST_RANK, Header, Liveness
 from broker.event.stream import StreamPattern
 from broker.matching.budget import Budget
 from broker.matching.client_time_share import FREE_SECONDS_WITHOUT_INDEX, ClientTimeShares
@@ -37,6 +37,7 @@ from broker.matching.name_watch import NameWatch
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query
 from broker.matching.query_bounds import QueryBounds, RunnableQuery
+from broker.matching.readable_streams import ReadableStreams
 from broker.matching.type_counters import CountersByType
 from broker.matching.xpath_evaluation import ParsedEvent
 
@@ -49,8 +50,19 @@ class _QueryGroup(RunnableQuery):
 
     def __init__(self, query: Query) -> None:
         super().__init__(query)
-        self.patterns: dict[int, StreamPattern] = {}
+        self.patterns: dict[int, ReadableStreams] = {}
         self.is_suspended = False
+
+    def numbers_for(self, header: Header) -> tuple[int, ...]:
+        """Return the subscriptions that may read an event."""
+        stream, rank = header.stream, header.security_level.rank
+        return tuple(n for n, each in self.patterns.items() if each.include(stream, rank))
+
+    def split_off(self, numbers: Iterable[int]) -> _QueryGroup:
+        """Move subscriptions to another group of the query."""
+        split = _QueryGroup(self.query)
+        split.patterns = {number: self.patterns.pop(number) for number in numbers}
+        return split
 
 
 @implementer(IMatcher)
@@ -87,12 +99,18 @@ class ReferenceMatcher:
         bounds = QueryBounds(query_limits, clock, max_run_time)
         self._explainer = Explainer("reference", self._examiner, bounds, clock)
 
-    def subscribe(self, pattern: StreamPattern, query: Query, holder: str = "") -> int:
+    def subscribe(
+        self,
+        pattern: StreamPattern,
+        query: Query,
+        holder: str = "",
+        clearance: int = HIGHEST_RANK,
+    ) -> int:
         group = self._groups.get(query)
         if group is None:
             group = self._groups[query] = _QueryGroup(query)
         self.last_number += 1
-        group.patterns[self.last_number] = pattern
+        group.patterns[self.last_number] = ReadableStreams(pattern, clearance)
         self._by_number[self.last_number] = group
         self._time_shares.add_subscription(self.last_number, holder)
         return self.last_number
@@ -138,15 +156,17 @@ class ReferenceMatcher:
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
     ) -> list[bool]:
-        group = self._group_of(number)
-        pattern = group.patterns[number]
+        readable = self._group_of(number).patterns[number]
         selected: list[bool] = []
         deadline = self._clock() + seconds
         for document in documents:
             if selected and self._clock() >= deadline:
                 break
             event = self._examiner.parse_logged(document, liveness, undescribed, variants)
-            is_candidate = not group.is_suspended and pattern.matches(event.header.stream)
+            header, group = event.header, self._group_of(number)
+            is_candidate = not group.is_suspended and readable.include(
+                header.stream, header.security_level.rank
+            )
             # No client's time is charged for logged events.
             groups = {group: ()} if is_candidate else {}
             selected.append(bool(self._evaluate(groups, event, document)))
@@ -197,7 +217,7 @@ class ReferenceMatcher:
         header, verdict_class = examined.header, accepted_class(document)
         groups: dict[_QueryGroup, tuple[int, ...]] = {}
         for group in self._groups.values():
-            numbers = tuple(n for n, p in group.patterns.items() if p.matches(header.stream))
+            numbers = group.numbers_for(header)
             if numbers:
                 groups[group] = numbers
         matching = self._evaluate(groups, examined, document) if groups else ()
@@ -223,7 +243,12 @@ class ReferenceMatcher:
         )
         for group, error in suspended:
             self._counts["suspended_queries"] += 1
-            group.is_suspended = True
-            del self._groups[group.query]
-            self._suspended.extend((number, error) for number in group.patterns)
+            # Others may not read the event, so it must not end them.
+            concerned = group.numbers_for(event.header)
+            split = group if len(concerned) == len(group.patterns) else group.split_off(concerned)
+            split.is_suspended = True
+            if split is group:
+                del self._groups[group.query]
+            self._by_number.update(dict.fromkeys(concerned, split))
+            self._suspended.extend((number, error) for number in concerned)
         return matching

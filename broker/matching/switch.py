@@ -18,7 +18,7 @@ from zope.interface import implementer
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope, InvalidEvent, QueryTooExpensive
-from broker.event.envelope import Liveness
+from broker.event.envelope import HIGHEST_RANK, Liveness
 from broker.event.stream import StreamPattern
 from broker.matching.budget import Budget
 from broker.matching.client_time_share import (
@@ -91,27 +91,28 @@ class Switch:
         self._registry = SubscriptionRegistry()
         self._plans = PlanCache(dtds, self._shapes, self._registry)
         self._time_shares = ClientTimeShares(clock, max_run_time, max_share)
-        budget = Budget(QueryBounds(query_limits, clock, max_run_time), self._time_shares)
-        self._evaluator = QueryEvaluator(self._registry, budget)
+        bounds = QueryBounds(query_limits, clock, max_run_time)
+        self._evaluator = QueryEvaluator(self._registry, Budget(bounds, self._time_shares))
         self._selector = LoggedEventSelector(
             self._registry, self._shapes, self._plans, self._evaluator, self._examiner, clock
         )
         self._portions = PortionSize()
         self._variants: Variants = NO_VARIANTS
-        self._holder = ""
+        self._holder, self._clock = "", clock
         self._counts: Counter[str] = Counter()
-        self._clock = clock
         self._type_counters = CountersByType()
         self._lone_matcher = LoneDocumentMatcher(
             *(self._shapes, self._plans, self._registry.stream_patterns),
             *(self._type_counters, self._counts, clock),
         )
+        explained = QueryBounds(query_limits, clock, max_run_time)
         index = IndexExplainer(dtds, self._shapes, self._registry, self._plans, clock)
-        bounds = QueryBounds(query_limits, clock, max_run_time)
-        self._explainer = Explainer("switch", self._examiner, bounds, clock, index)
+        self._explainer = Explainer("switch", self._examiner, explained, clock, index)
 
-    def subscribe(self, pattern: StreamPattern, query: Query, holder: str = "") -> int:
-        number = self._registry.add_subscription(pattern, query)
+    def subscribe(
+        self, pattern: StreamPattern, query: Query, holder: str = "", clearance: int = HIGHEST_RANK
+    ) -> int:
+        number = self._registry.add_subscription(pattern, query, clearance)
         self._time_shares.add_subscription(number, holder)
         return number
 
@@ -283,7 +284,7 @@ class Switch:
         """Match documents of one shape; return their number. Undecided ones go to `remaining`."""
         members_by_row, undecided, bad_envelopes = batch.matching, batch.undecided, 0
         header_of, view_of = group.shape.read_header, self._registry.stream_patterns.get_view
-        view, stream, kind = None, "", group.shape.verdict_class
+        view, stream, level, kind = None, "", None, group.shape.verdict_class
         new = tuple.__new__  # The named tuple's constructor, with one call less.
         for index, values, members in zip(group.places, group.values, members_by_row, strict=True):
             try:
@@ -292,11 +293,11 @@ class Switch:
                 bad_envelopes += 1  # The parser will report the line.
                 remaining[index] = None
                 continue
-            if view is None or header.stream != stream:
-                stream = header.stream
-                view = view_of(stream)
-            subscriptions = view.unfiltered if members is None else view.subscriptions_of(members)
-            verdicts[index] = new(kind, (header, subscriptions))
+            if view is None or header.stream != stream or header.security_level is not level:
+                stream, level = header.stream, header.security_level
+                view = view_of(stream, level.rank)
+            found = view.unfiltered if members is None else view.subscriptions_of(members)
+            verdicts[index] = new(kind, (header, found))
         for row in range(len(members_by_row)) if plan.pending else undecided:
             index = group.places[row]
             if isinstance(verdict := verdicts[index], Accepted):
@@ -306,9 +307,8 @@ class Switch:
         return len(group.places) - bad_envelopes
 
     def _match_parsed(self, index: int, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
-        started = self._clock()
+        started, known_type = self._clock(), partial(self._examiner.find_known_type, document)
         verdict = self._match_event(index, document, undescribed)
-        known_type = partial(self._examiner.find_known_type, document)
         self._type_counters.count_parsed(verdict, known_type, self._clock() - started)
         return verdict
 
@@ -324,7 +324,7 @@ class Switch:
         self._counts["parsed"] += 1
         header, kind = examined.header, accepted_class(document)
         shape = self._learn_shape(document, examined)
-        view = self._registry.stream_patterns.get_view(header.stream)
+        view = self._registry.stream_patterns.view_for(header)
         if not self._registry.distinct_queries:
             return kind(header, view.unfiltered)
         members, candidates = self._match_by_shape(shape, document) or self._match_by_tree(examined)
@@ -389,8 +389,8 @@ class Switch:
         self._counts["undecided"] += len(candidates)
         free = FREE_SECONDS_WITHOUT_INDEX if plan.pending else FREE_SECONDS
         more = self._evaluator.evaluate(candidates, event, index, document, free)
-        view = self._registry.stream_patterns.get_view(header.stream)
-        matching = [*iterate_queries(matcher.matching), *more]
+        view = self._registry.stream_patterns.view_for(header)
+        matching = (*iterate_queries(matcher.matching), *more)
         subscriptions = view.merge_subscriptions(decided.subscriptions, matching)
         self._type_counters.count_undecided(header, len(candidates), self._clock() - started)
         return type(decided)(header, subscriptions)

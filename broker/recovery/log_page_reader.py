@@ -71,8 +71,6 @@ class Page:
     """By complete origin, the place up to which it was read."""
     next_serial: int
     """Serial to read the rest of the ranges from; 0: this is the last page."""
-    denied: int = 0
-    """Number of matching events above the clearance."""
     begins: Mapping[str, Mark] = attrs.field(factory=dict)
     """By incomplete origin, the mark after which the log is complete."""
     origin: str = ""
@@ -261,23 +259,21 @@ class LogPageReader:
         found: list[LoggedEvent] = []
         passed: dict[str, Mark] = {}
         ended: dict[str, Mark] = {}
-        denied = size = 0
+        size = 0
         for _ in range(MAX_READS):
             try:
                 events = await log.read(serial, READ_EVENTS, PAGE_BYTES, wait=wait)
             except DamageFound as error:
                 if log.repairs.is_given_up(error.damage):
                     passed.update(marks_before_damage(error.damage, ranges))
-                    return Page(found, passed, error.damage.last + 1, denied)
+                    return Page(found, passed, error.damage.last + 1)
                 if not found:
                     raise
-                return Page(found, passed, serial, denied)
+                return Page(found, passed, serial)
             serial = events[-1].serial + 1 if events else last + 1
             events = log.flows.without_copies(events)
             requested = [event for event in events if _is_requested(event, ranges, request)]
-            matched = await self._select_events(request, reader, requested)
-            cleared = [event for event in matched if event.level <= request.clearance]
-            denied += len(matched) - len(cleared)
+            cleared = await self._select_events(request, reader, requested)
             passed.update(marks_of_events(events, ranges, lost))
             if not request.placeholders:
                 cleared, ends = drop_placeholders(cleared)
@@ -288,10 +284,10 @@ class LogPageReader:
             size += sum([event.size for event in cleared])
             if serial > last:
                 whole = {origin: each for origin, each in ranges.items() if origin not in lost}
-                return Page(found, {**passed, **marks_at_end(whole, covered), **ended}, 0, denied)
+                return Page(found, {**passed, **marks_at_end(whole, covered), **ended}, 0)
             if size >= PAGE_BYTES:
                 break
-        return Page(found, passed, serial, denied)
+        return Page(found, passed, serial)
 
     async def _read_replica_page(
         self, request: LogPageRequest, reader: PageQuery, wait: bool
@@ -323,12 +319,11 @@ class LogPageReader:
             requested = [
                 event for event in of_flow if _is_requested(event, request.ranges, request)
             ]
-            matched = await self._select_events(request, reader, requested)
+            cleared = await self._select_events(request, reader, requested)
             span = self._log.replica_spans.get(log_origin)
             if span is None or begun < span.after:
                 break
             end = flows.limit(origin, span.upto)
-            cleared = [event for event in matched if event.level <= request.clearance]
             if behind is not None:
                 passed = {origin: events[-1].mark} if events else {}
                 return Page(cleared, passed, 0, begins={origin: behind})
@@ -340,7 +335,7 @@ class LogPageReader:
                 if ends:
                     return Page(cleared, ends, 0)
             more = reached < end and (upto is None or reached < upto)
-            return Page(cleared, {origin: reached}, int(more), len(matched) - len(cleared))
+            return Page(cleared, {origin: reached}, int(more))
         return Page([], {}, 0)
 
     async def select_events(
@@ -349,13 +344,14 @@ class LogPageReader:
         """Return the events of any log that match and are cleared. Raises like `read_page`."""
         requested = [event for event in events if _is_requested(event, request.ranges, request)]
         with self._subscribed_query(request, patient=True) as reader:
-            matched = await self._page_matcher.select_events(reader, requested)
-        return [event for event in matched if event.level <= request.clearance]
+            return await self._page_matcher.select_events(reader, requested)
 
     @contextmanager
     def _subscribed_query(self, request: LogPageRequest, *, patient: bool) -> Iterator[PageQuery]:
         """Subscribe the query in the share of the client's queries."""
-        number = self._matcher.subscribe(request.pattern, request.query, request.client_id)
+        number = self._matcher.subscribe(
+            request.pattern, request.query, request.client_id, request.clearance
+        )
         try:
             yield PageQuery(request.pattern, request.query, number, waits_for_dtds=patient)
         finally:
@@ -385,7 +381,7 @@ def _is_requested(
     event: LoggedEvent, ranges: Mapping[str, MarkRange], request: LogPageRequest
 ) -> bool:
     found = ranges.get(event.origin)
-    if found is None:
+    if found is None or event.level > request.clearance:
         return False
     after, upto = found
     if event.mark <= after or (upto is not None and event.mark > upto):

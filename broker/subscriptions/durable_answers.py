@@ -22,7 +22,7 @@ from broker.errors import (
 )
 from broker.event.place import Mark, Position
 from broker.identity import Identity
-from broker.ingest.outcomes import count_denied_as_filtered
+from broker.ingest.outcomes import drop_operators_figures
 from broker.log.event_log import EventLog
 from broker.sessions.session import Session
 from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
@@ -106,14 +106,14 @@ class DurableAnswers:
         ]
         found.sort(key=lambda each: each[:2])
         return {
-            "subscriptions": [self._build_row(*each, lags) for each in found[:MAX_ROWS]],
+            "subscriptions": [self._build_row(identity, *each, lags) for each in found[:MAX_ROWS]],
             "left_out": max(0, len(found) - MAX_ROWS),
         }
 
     def answer_show(self, identity: Identity, ask: Ask) -> dict[str, Any]:
         """Return a subscription, with outcomes if a session uses it."""
         client, name, durable = self._find_durable(identity, ask)
-        row = self._build_row(client, name, durable, self._durables.lag_snapshot())
+        row = self._build_row(identity, client, name, durable, self._durables.lag_snapshot())
         found = self._find_session(client, name)
         if found is None:
             return {**row, "session": None}
@@ -128,11 +128,16 @@ class DurableAnswers:
         }
         result |= attrs.asdict(feed.outcomes)
         if not identity.administer:
-            count_denied_as_filtered(result)
+            drop_operators_figures(result)
         return {**row, "session": result}
 
     def _build_row(
-        self, client: str, name: str, durable: DurableSubscription, lags: LagSnapshot
+        self,
+        identity: Identity,
+        client: str,
+        name: str,
+        durable: DurableSubscription,
+        lags: LagSnapshot,
     ) -> dict[str, Any]:
         return {
             "client": client,
@@ -146,7 +151,7 @@ class DurableAnswers:
             "used_ms": durable.used_ms,
             "moved_to": durable.moved_to,
             "former": durable.previous_address,
-            **_lag_row(durable, lags),
+            **_lag_row(identity, durable, lags),
         }
 
     # ------------------------------------------------------------------ changing
@@ -158,7 +163,7 @@ class DurableAnswers:
         if found is not None:
             session, number = found
             session.delivery.set_paused(number, paused)
-        return self._answer_changed(client, name)
+        return self._answer_changed(identity, client, name)
 
     def answer_reset(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
         """Move the position `to` the log's `start`, its `end`, a time in ms, or a position.
@@ -177,9 +182,11 @@ class DurableAnswers:
             "to": str(Position(position)),
             "skipped": skipped,
             "again": again,
-            "lag_before": _lag_row(durable, lags),
+            "lag_before": _lag_row(identity, durable, lags),
         }
-        return self._answer_changed(client, name).addCallback(lambda row: {**row, "reset": result})
+        return self._answer_changed(identity, client, name).addCallback(
+            lambda row: {**row, "reset": result}
+        )
 
     def _parse_target(self, to: str) -> Mapping[str, Mark]:
         log = self._log
@@ -248,10 +255,12 @@ class DurableAnswers:
         self._durables.delete(client, name)
         return True
 
-    def _answer_changed(self, client: str, name: str) -> Deferred[dict[str, Any]]:
+    def _answer_changed(
+        self, identity: Identity, client: str, name: str
+    ) -> Deferred[dict[str, Any]]:
         durable = self._durables.get(client, name)
         assert durable is not None
-        row = self._build_row(client, name, durable, self._durables.lag_snapshot())
+        row = self._build_row(identity, client, name, durable, self._durables.lag_snapshot())
         return self._log.when_state_committed().addCallback(lambda _: row)
 
     # ------------------------------------------------------------------ inside
@@ -286,10 +295,17 @@ class DurableAnswers:
         return None
 
 
-def _lag_row(durable: DurableSubscription, lags: LagSnapshot) -> Mapping[str, Any]:
+def _lag_row(
+    identity: Identity, durable: DurableSubscription, lags: LagSnapshot
+) -> Mapping[str, Any]:
     if durable.moved_to:
         return UNKNOWN_LAG
-    return attrs.asdict(lags.compute_lag(durable.position.marks, durable.complete_after))
+    position, complete = durable.position.marks, durable.complete_after
+    if identity.administer:
+        return attrs.asdict(lags.compute_lag(position, complete))
+    # The events of the log depend on queries and contents, the places do not.
+    before, events = lags.count_places(position, complete)
+    return {**UNKNOWN_LAG, "events": events, "before_log": before}
 
 
 def _check_access(identity: Identity, client: str) -> None:

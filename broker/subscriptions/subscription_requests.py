@@ -138,7 +138,9 @@ class SubscriptionRequests:
         start = find_start(log, request, position, log.end_position())
         feed = Feed(
             number=request.number,
-            matcher_number=self._matcher.subscribe(pattern, query, identity.holder),
+            matcher_number=self._matcher.subscribe(
+                pattern, query, identity.holder, identity.clearance.rank
+            ),
             is_durable=bool(request.durable),
             cut=log.newest[1],
             newest_at_start=log.newest,

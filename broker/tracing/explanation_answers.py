@@ -22,7 +22,7 @@ from broker.errors import BadQuery, BrokerError, Overloaded, TooLarge
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
 from broker.identity import Identity
-from broker.ingest.outcomes import count_denied_as_filtered
+from broker.ingest.outcomes import drop_operators_figures
 from broker.matching.contract import DtdNeeded, IMatcher
 from broker.matching.explain.explanation import EventExplanation, Explanation
 from broker.matching.query.query import Query, parse_query
@@ -38,6 +38,10 @@ MAX_EVENT_BYTES: Final = 256 * 1024
 #: In durations of the explanation.
 PAUSE_FACTOR: Final = 9.0
 
+_REASONS_WITHOUT_FIGURES: Final = {
+    "catching-up": "it reads the log",
+    "gone": "the log did not have all places for it",
+}
 _ALL_STREAMS: Final = StreamPattern.parse(">")
 _ANY_QUERY: Final = parse_query("true()")
 
@@ -241,13 +245,19 @@ def _apply_network_verdicts(content: dict[str, Any], identity: Identity) -> None
         client["accepted"] = None if network is None else has_it
         for each in (client, *nodes):
             for row in each["subscriptions"]:
-                count_denied_as_filtered(row)
+                _drop_operators_figures(row)
     found = () if own is None else own["subscriptions"]
     rows = {row.get("number", row.get("durable")): row for row in found}
     for each in client["subscriptions"]:
         row = rows.get(each.get("number", each.get("durable")))
         if row is not None:
             each |= {"verdict": row["verdict"], "reason": row["reason"]}
+
+
+def _drop_operators_figures(row: dict[str, Any]) -> None:
+    drop_operators_figures(row)
+    # The text may have such a figure.
+    row["reason"] = _REASONS_WITHOUT_FIGURES.get(row.get("verdict", ""), row.get("reason", ""))
 
 
 def _check_access(

@@ -12,6 +12,8 @@ from broker.wire.codec import WireTimes
 
 
 class FakeDelivery:
+    clearance = 2
+
     def __init__(self, output: Output) -> None:
         self._output = output
         self.calls: list[Any] = []

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -149,18 +149,16 @@ class Setting:
 
     def commit(self, *events: LoggedEvent) -> None:
         self.log.events += events
-        feeds = list(self.delivery.feeds)
-        share = CommitShare(list(events), deque([(len(events), feeds)]))
-        self.delivery.deliver_share(share, SharedEncodings())
+        self.delivery.count_denied(Counter(each.level for each in events))
+        seen = [each for each in events if each.level <= self.delivery.clearance]
+        runs = deque([(len(seen), [*self.delivery.feeds])])
+        self.delivery.deliver_share(CommitShare(seen, runs), SharedEncodings())
         self.delivery.resume_after_commit()
 
     def check(self, feed: Feed) -> None:
         self.delivery.update_outcomes()
-        o = feed.outcomes
-        parts = (
-            o.delivered + o.filtered + o.denied + o.dropped + self.delivery.count_queued_for(feed)
-        )
-        assert o.seen == parts, o
+        o, queued = feed.outcomes, self.delivery.count_queued_for(feed)
+        assert o.seen == o.delivered + o.filtered + o.denied + o.dropped + queued, o
 
 
 def test_a_delivery_counts_its_subscriptions() -> None:
@@ -284,8 +282,8 @@ def test_the_queue_holds_only_events_that_the_client_is_cleared_for() -> None:
     setting.writer.room = 10
     setting.delivery.send_waiting()
     assert setting.writer.deliveries == [[1, 3]]
-    assert (feed.outcomes.denied, feed.outcomes.dropped) == (1, 0)
     setting.check(feed)
+    assert (feed.outcomes.denied, feed.outcomes.dropped) == (1, 0)
 
 
 def test_queued_events_of_an_ended_subscription_are_dropped() -> None:

@@ -306,12 +306,11 @@ def expected(world: World, request: ReplayRequest) -> Expected:
             or event.arrival < request.from_ms
             or (request.until_ms and event.arrival >= request.until_ms)
             or not _matches(pattern, event)
-            or not selects(world, request.query, event)
         ):
             continue
         if event.level > request.clearance:
             denied += world.copies[origin, mark]
-        else:
+        elif selects(world, request.query, event):
             found.append(world.rows[origin, mark])
     fresh = [row for row in found if _identity(row) not in had]
     stacks = request.order == "place"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from copy import copy
 from typing import cast
 
 from broker.matching.engine.query_family import QueryFamily
@@ -70,6 +71,16 @@ class DistinctQuery:
         del self.pattern_by_subscription[number]
         self._clear_cache()
         return pattern
+
+    def split_off(self, subscriptions: Iterable[int]) -> DistinctQuery:
+        """Move subscriptions to a suspended copy, which no index has."""
+        split = copy(self)
+        split.pattern_by_subscription = ShrinkingDict[int, int]()
+        split.is_suspended = True
+        split._patterns = None
+        for number in subscriptions:
+            split.pattern_by_subscription[number] = self.remove_subscription(number)
+        return split
 
     def select_subscriptions(self, patterns: frozenset[int]) -> tuple[int, ...]:
         """Return the subscriptions with one of these patterns, ascending; the last result is

@@ -46,7 +46,7 @@ class LoggedEventSelector:
         variants: Variants,
     ) -> list[bool]:
         deadline = self._clock() + seconds
-        pattern = self._registry.pattern_of(number)
+        readable = self._registry.readable_streams_of(number)
         query = self._registry.query_of(number)
         self._evaluator.begin_batch()
         self._plans.reset_visits()
@@ -66,11 +66,11 @@ class LoggedEventSelector:
             batch = ShapeBatch(group.values)
             for row, index in enumerate(group.places):
                 try:
-                    stream = group.shape.read_header(group.values[row]).stream
+                    header = group.shape.read_header(group.values[row])
                 except BadEnvelope:
                     parsed.append(index)
                     continue
-                is_selected = pattern.matches(stream) and (
+                is_selected = readable.include(header.stream, header.security_level.rank) and (
                     query is None or plan.matches_query(query, batch, row)
                 )
                 if is_selected is None:
@@ -84,7 +84,8 @@ class LoggedEventSelector:
                 break
             document = documents[index]
             event = self._examiner.parse_logged(document, liveness, undescribed, variants)
-            selected[index] = pattern.matches(event.header.stream) and (
+            header = event.header
+            selected[index] = readable.include(header.stream, header.security_level.rank) and (
                 query is None or self._evaluator.matches_logged_event(query, event, index, document)
             )
         first_suspended = self._evaluator.first_suspension(end)

@@ -57,7 +57,8 @@ class LoneDocumentMatcher:
         plan.bindings.match_batch(batch)
         if batch.undecided:
             return None
-        view, members = self._patterns.get_view(header.stream), batch.matching[0]
+        view = self._patterns.get_view(header.stream, header.security_level.rank)
+        members = batch.matching[0]
         subscriptions = view.unfiltered if members is None else view.subscriptions_of(members)
         self._shapes.record_use(shape, 1)
         self._counts["recognised"] += 1

@@ -54,10 +54,10 @@ class QueryEvaluator:
     ) -> list[DistinctQuery]:
         """Return the queries that match the event at `index` of the batch, within the clients'
         time."""
-        patterns = self._registry.stream_patterns.get_view(event.header.stream).patterns
+        patterns = self._patterns_for(event)
         get = self._compiled.get
-        # Queries without subscription to this stream are not evaluated, so they can not be
-        # suspended.
+        # Queries without a subscription that may read the event are not evaluated, so they can not
+        # be suspended.
         queries = [
             get(each)
             for each in candidates
@@ -67,6 +67,7 @@ class QueryEvaluator:
             return []
         return self._suspend_expensive(
             index,
+            patterns,
             *self._budget.evaluate_queries(
                 queries,
                 event,
@@ -86,19 +87,24 @@ class QueryEvaluator:
         result = self._budget.evaluate_queries(
             [runnable], event, document, lambda _: (), FREE_SECONDS
         )
-        return bool(self._suspend_expensive(index, *result))
+        return bool(self._suspend_expensive(index, self._patterns_for(event), *result))
+
+    def _patterns_for(self, event: ParsedEvent) -> frozenset[int]:
+        """Return the patterns of subscriptions that may read an event."""
+        return self._registry.stream_patterns.view_for(event.header).patterns
 
     def _suspend_expensive(
         self,
         index: int,
+        patterns: frozenset[int],
         matching: list[CachedQuery],
         suspended: list[tuple[CachedQuery, QueryTooExpensive]],
     ) -> list[DistinctQuery]:
         for query, error in suspended:
             self.suspension_count += 1
-            subscriptions = self._registry.suspend_query(query.distinct_query)
-            self._suspended.extend((number, error) for number in subscriptions)
-            self._suspended_at.append((index, query.distinct_query))
+            split = self._registry.suspend_query(query.distinct_query, patterns)
+            self._suspended.extend((number, error) for number in split.subscriptions)
+            self._suspended_at.append((index, split))
         return [query.distinct_query for query in matching]
 
     def first_suspension(self, default: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.errors import UnknownSubscription
+from broker.event.envelope import HIGHEST_RANK
 from broker.event.stream import StreamPattern
 from broker.matching.engine.distinct_query import (
     DistinctQuery,
@@ -22,6 +23,7 @@ from broker.matching.paths.label_path import LabelPath
 from broker.matching.paths.pattern import DocumentRole, LabelKind
 from broker.matching.paths.requirement_derivation import abstract_literals, derive_from_expression
 from broker.matching.query.query import Query
+from broker.matching.readable_streams import ReadableStreams
 from broker.matching.xpath_evaluation import ParsedEvent
 
 
@@ -83,10 +85,12 @@ class SubscriptionRegistry:
     def family_count(self) -> int:
         return len(self._families)
 
-    def add_subscription(self, pattern: StreamPattern, query: Query) -> int:
+    def add_subscription(
+        self, pattern: StreamPattern, query: Query, clearance: int = HIGHEST_RANK
+    ) -> int:
         self.last_number += 1
         number = self.last_number
-        pattern_number = self.stream_patterns.acquire_pattern(pattern)
+        pattern_number = self.stream_patterns.acquire_pattern(pattern, clearance)
         if query.is_true:
             self._by_number[number] = None
             self.stream_patterns.add_unfiltered(number, pattern_number)
@@ -120,21 +124,30 @@ class SubscriptionRegistry:
         except KeyError:
             raise UnknownSubscription(f"there is no subscription {number}") from None
 
-    def pattern_of(self, number: int) -> StreamPattern:
+    def readable_streams_of(self, number: int) -> ReadableStreams:
         distinct_query = self.query_of(number)
         if distinct_query is None:
             pattern_number = self.stream_patterns.unfiltered_pattern(number)
             assert pattern_number is not None
         else:
             pattern_number = distinct_query.pattern_of(number)
-        return self.stream_patterns.get_pattern(pattern_number)
+        return self.stream_patterns.get_readable(pattern_number)
 
-    def suspend_query(self, query: DistinctQuery) -> tuple[int, ...]:
-        """Stop matching a query; return its subscriptions, which remain known."""
-        if not query.is_suspended:
-            query.is_suspended = True
-            self._remove_query(query)
-        return query.subscriptions
+    def suspend_query(self, query: DistinctQuery, patterns: frozenset[int]) -> DistinctQuery:
+        """Stop matching a query for its subscriptions with these patterns, which remain known.
+
+        Return the suspended query, with these subscriptions. Others keep the query, since an event
+        that they may not read must not end them.
+        """
+        concerned = query.select_subscriptions(patterns)
+        if query.is_suspended or len(concerned) == len(query.pattern_by_subscription):
+            if not query.is_suspended:
+                query.is_suspended = True
+                self._remove_query(query)
+            return query
+        suspended = query.split_off(concerned)
+        self._by_number.update(dict.fromkeys(concerned, suspended))
+        return suspended
 
     def find_family(self, template: Template) -> QueryFamily | None:
         return self._families.get(template.key)

@@ -1,6 +1,6 @@
 """Matching archived events against all requests of a job in one pass.
 
-Each distinct pair of stream pattern and query is one subscription of a `Switch`.
+Each distinct triple of stream pattern, query and clearance is one subscription of a `Switch`.
 
 Events are validated by the DTD of their own version (A14). Invalid events, or those without a DTD,
 were accepted once: `IMatcher.select` matches them.
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from broker.dtd.reference import DtdReference
 from broker.errors import BadQuery, InvalidEvent, WireError
-from broker.event.envelope import Liveness
+from broker.event.envelope import HIGHEST_RANK, Liveness
 from broker.event.stream import StreamPattern
 from broker.matching.contract import (
     NO_VARIANTS,
@@ -51,13 +51,14 @@ class MatchedPairs:
     rows: Integers
     requests: Integers
     denied: Integers
-    """Events above the clearance, by request."""
+    """Events above the clearance, whatever the query, by request."""
 
 
 @attrs.define(eq=False)
 class _QueryGroup:
     pattern: StreamPattern
     query: Query
+    clearance: int
     requests: list[int] = attrs.field(factory=list)
     number: int = 0
     """Subscription; 0: none yet."""
@@ -118,7 +119,7 @@ class RequestMatcher:
         self._unfiltered_groups: list[_QueryGroup] = []
         self._query_groups: list[_QueryGroup] = []
         self._by_number: dict[int, _QueryGroup] = {}
-        groups: dict[tuple[str, Query], _QueryGroup] = {}
+        groups: dict[tuple[str, Query, int], _QueryGroup] = {}
         for number, request in enumerate(requests):
             try:
                 query = parse_recovery_query(
@@ -127,10 +128,11 @@ class RequestMatcher:
             except BadQuery as error:
                 self.failed[number] = error.to_wire()
                 continue
-            group = groups.get((request.pattern, query))
+            key = (request.pattern, query, request.clearance)
+            group = groups.get(key)
             if group is None:
-                group = groups[request.pattern, query] = _QueryGroup(
-                    request.stream_pattern(), query
+                group = groups[key] = _QueryGroup(
+                    request.stream_pattern(), query, request.clearance
                 )
                 (self._unfiltered_groups if query.is_true else self._query_groups).append(group)
             group.requests.append(number)
@@ -151,11 +153,23 @@ class RequestMatcher:
             np.concatenate([np.empty(0, dtype=np.int64), *(each[side] for each in found)])
             for side in range(2)
         )
-        cleared = places.level[rows] <= self.scope.clearance[requests]
-        denied = np.bincount(requests[~cleared], minlength=self._size)
-        rows, requests = rows[cleared], requests[cleared]
+        denied = self._count_denied(batch, places, is_open)
         order = np.lexsort((requests, rows))
         return MatchedPairs(rows[order], requests[order], denied)
+
+    def _count_denied(self, batch: pa.RecordBatch, places: RowPlaces, is_open: Flags) -> Integers:
+        """Count the rows of each request that are above its clearance, whatever its query."""
+        denied = np.zeros(self._size, dtype=np.int64)
+        lowest = self.scope.clearance[is_open].min(initial=HIGHEST_RANK)
+        if not (places.level > lowest).any():
+            return denied
+        for group in (*self._unfiltered_groups, *self._query_groups):
+            is_above = places.level > group.clearance
+            is_above &= self._rows_on_streams(batch, [group.pattern])
+            for number in group.requests if is_above.any() else ():
+                if is_open[number]:
+                    denied[number] = is_above[self.scope.rows_for(places, number)].sum()
+        return denied
 
     # ---------------------------------------------------------------- requests without a query
 
@@ -168,6 +182,7 @@ class RequestMatcher:
             if not requests:
                 continue
             on_stream = self._rows_on_streams(batch, [group.pattern])
+            on_stream &= places.level <= group.clearance
             if not on_stream.any():
                 continue
             for number in requests:
@@ -208,6 +223,7 @@ class RequestMatcher:
         patterns = list({group.pattern.text: group.pattern for group in groups}.values())
         candidates = self.scope.rows_for_any(places, requests[is_open[requests]])
         candidates &= self._rows_on_streams(batch, patterns)
+        candidates &= places.level <= max(group.clearance for group in groups)
         rows = np.flatnonzero(candidates)
         if not len(rows):
             return []
@@ -228,7 +244,9 @@ class RequestMatcher:
             if not group.number:
                 # Requests usually belong to different clients, so they share no time budget.
                 client = f"{group.requests[0]}"
-                group.number = self._switch.subscribe(group.pattern, group.query, client)
+                group.number = self._switch.subscribe(
+                    group.pattern, group.query, client, group.clearance
+                )
                 self._by_number[group.number] = group
                 self._lists = None
         self.dtds.check_types(_distinct_values(batch, "type", "version"))

@@ -94,7 +94,9 @@ class TcpSocketChannel(StreamChannel, Protocol):
         peer = self._peer or self._stream.getPeer()
         self.peer_description = _format_address(peer)
         self.secure = self._certified or ISSLTransport.providedBy(self.transport)
-        self.confidential = self.secure or _is_on_this_machine(peer)
+        # The bytes of a proxy's client crossed the way to the proxy too.
+        ends = peer, self._stream.getPeer()
+        self.confidential = self.secure or all(map(_is_on_this_machine, ends))
         # A UNIX socket claims to be a TCP transport, and refuses the options.
         over_ip = isinstance(peer, (IPv4Address, IPv6Address))
         if over_ip and ITCPTransport.providedBy(self.transport):

@@ -28,16 +28,16 @@ def test_only_subscriptions_to_the_stream_are_selected() -> None:
     streams = StreamPatterns()
     a, b, both = held(streams, "a.>", "b", ">")
     members = [member(entry((5, a))), member(entry((2, b))), member(entry((1, b), (3, both)))]
-    assert streams.get_view("a.x").subscriptions_of(members) == (3, 5)
-    assert streams.get_view("b").subscriptions_of(members) == (1, 2, 3)
-    assert streams.get_view("c").subscriptions_of(members[:2]) == ()
+    assert streams.get_view("a.x", 0).subscriptions_of(members) == (3, 5)
+    assert streams.get_view("b", 0).subscriptions_of(members) == (1, 2, 3)
+    assert streams.get_view("c", 0).subscriptions_of(members[:2]) == ()
 
 
 def test_unfiltered_subscriptions_are_included() -> None:
     streams = StreamPatterns()
     [every] = held(streams, ">")
     streams.add_unfiltered(4, every)
-    view = streams.get_view("a")
+    view = streams.get_view("a", 0)
     assert view.subscriptions_of([member(entry((7, every))), member(entry((2, every)))]) == (
         2,
         4,
@@ -51,7 +51,7 @@ def test_a_query_that_matches_twice_selects_its_subscriptions_once() -> None:
     [every] = held(streams, ">")
     one, other = entry((1, every)), entry((2, every), (3, every))
     shared = member(QueriesOfMember(one, other))
-    view = streams.get_view("a")
+    view = streams.get_view("a", 0)
     assert view.subscriptions_of([shared, member(other), member(one), shared]) == (1, 2, 3)
     assert view.merge_subscriptions((2, 9), [other, one, other]) == (1, 2, 3, 9)
 
@@ -61,7 +61,7 @@ def test_changed_subscriptions_are_selected_at_once() -> None:
     a, b = held(streams, "a", "b")
     query = entry()
     found = [member(query)]
-    views = [streams.get_view("a"), streams.get_view("b")]
+    views = [streams.get_view("a", 0), streams.get_view("b", 0)]
 
     def wanted() -> list[tuple[int, ...]]:
         assert [bool(query.select_subscriptions(view.patterns)) for view in views] == [
