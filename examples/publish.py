@@ -25,4 +25,5 @@ async def main() -> None:
         print(f"{receipt.event_id} is durable at {receipt.place}")
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

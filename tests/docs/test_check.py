@@ -99,6 +99,7 @@ def test_dev_subcommands_come_from_its_help() -> None:
         "network",
         "roaming",
         "chat",
+        "secure",
         "mesh",
         "packages",
         "test",

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -195,6 +196,20 @@ def test_mesh_example_loses_nothing(tmp_path: Path) -> None:
     logs = [path.read_text() for path in (tmp_path / "nodes").glob("*/node.log")]
     assert sum("stopped in good order" in log for log in logs) == 8
     assert not any("Traceback" in log for log in logs)
+
+
+def test_secure_example_lets_the_right_attempts_fail(tmp_path: Path) -> None:
+    running = network_example(tmp_path / "nodes", module="examples.secure")
+    output, _ = running.communicate(timeout=4 * PATIENCE)
+    assert running.returncode == 0, output
+    assert "all attempts failed that must fail" in output
+    assert output.count("as it must be") == 11
+    assert processes_in(tmp_path) == []
+    logs = [path.read_text() for path in (tmp_path / "nodes").glob("*/node.log")]
+    assert len(logs) == 4 and not any("Traceback" in log for log in logs)
+    private = [*(tmp_path / "nodes").glob("[am]?/*.pem"), *(tmp_path / "nodes").glob("*/*.jsonl")]
+    private = [each for each in private if each.name != "authority.pem"]
+    assert {stat.S_IMODE(each.stat().st_mode) for each in private} == {0o600}
 
 
 @pytest.mark.soak
