@@ -8,6 +8,11 @@ from itertools import accumulate
 from random import Random
 from unittest.mock import patch
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from broker.order_certificates.signing_key import SigningKey
+
+_private_key = Ed25519PrivateKey.from_private_bytes
 #: Seconds between two readings of the stopwatch. On a busy node, a share of the readings is up to
 #: `_LATEST_STEP` apart.
 _CLOCK_STEP = 1e-5
@@ -17,7 +22,7 @@ _LATEST_STEP = 0.02
 
 @contextmanager
 def deterministic(seed: int, *, busy: bool = False) -> Iterator[None]:
-    """Derive nonces, names of origins and processor times from the seed.
+    """Derive nonces, keys, names of origins and processor times from the seed.
 
     Matching reads the processor time to end its time slices.
     """
@@ -27,6 +32,7 @@ def deterministic(seed: int, *, busy: bool = False) -> Iterator[None]:
         patch("os.urandom", draw),
         patch("secrets.token_bytes", draw),
         patch("secrets.token_hex", lambda size: draw(size).hex()),
+        patch.object(SigningKey, "generate", lambda: SigningKey(_private_key(draw(32)))),
         patch("time.perf_counter", lambda: next(looks)),
     ):
         yield
