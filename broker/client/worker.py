@@ -150,15 +150,17 @@ class Worker:
             f"<reason>{_escape_text(reason)}</reason>"
         )
         document = f"<document>{_escape_text(event.document.decode())}</document>"
+        # What it quotes may not reach readers who are not cleared for the event.
+        kind = attrs.evolve(DEAD_LETTER, security_level=event.header.security_level)
         try:
-            await self._publish(f"{opening}{document}</deadletter>")
+            await self._publish(f"{opening}{document}</deadletter>", kind)
         except TooLarge:
-            await self._publish(f"{opening}</deadletter>")
+            await self._publish(f"{opening}</deadletter>", kind)
         self.result.dead += 1
         _log.error("%s: %s is a dead letter: %s", self._name, event.place, reason)
 
-    def _publish(self, letter: str) -> Awaitable[Receipt]:
-        return self._publisher.publish(self._working.dead_letters, letter.encode(), DEAD_LETTER)
+    def _publish(self, letter: str, kind: EventType) -> Awaitable[Receipt]:
+        return self._publisher.publish(self._working.dead_letters, letter.encode(), kind)
 
     def _pause(self, seconds: float) -> Awaitable[None]:
         promise = self._loop.make_promise()

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from lxml import etree
 from twisted.internet.defer import CancelledError, Deferred
@@ -14,10 +15,12 @@ from broker.client.attempts_file import RECORDED_AFTER_CRASH, Attempts, Attempts
 from broker.client.client import Client
 from broker.client.received import ReceivedEvent
 from broker.client.worker import DEAD_LETTER, Working, WorkResult
-from broker.errors import BadName, ConfigurationError, TooLarge
-from broker.event.envelope import EventType
+from broker.config import Settings
+from broker.errors import BadName, ConfigurationError, NotAllowed, TooLarge
+from broker.event.envelope import EventType, SecurityLevel
 from broker.event.place import Place
 from broker.testing.simulation import World
+from tests.simulation.test_identities import ACCOUNTS
 
 FLIGHT = EventType("flight", "1.0")
 WORKING = Working(max_deliver=3, ack_timeout=10.0, pause=1.0)
@@ -270,3 +273,40 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         file.path.write_text(wrong)
         with pytest.raises(ConfigurationError, match="remove it"):
             Attempts(file, "d").start()
+
+
+@pytest.mark.parametrize("level", list(SecurityLevel))
+def test_a_dead_letter_has_the_level_of_its_event(level: SecurityLevel) -> None:
+    with World(2) as world:
+        handle = Handler()
+        handle.faults[2] = fails
+        at_work(world.client("worker"), handle)
+        letters = world.wait(world.client("undertaker").subscribe("/deadletter"))
+        publisher = world.client("publisher")
+        kind = attrs.evolve(FLIGHT, security_level=level)
+        publisher.publish("s", payload(2), kind)
+        world.run(5.0)
+        letter = world.wait(Deferred.fromCoroutine(anext(aiter(letters))))
+        assert letter.header.security_level is level
+
+
+def test_an_event_comes_again_if_its_dead_letter_is_refused() -> None:
+    accounts = (
+        *ACCOUNTS,
+        attrs.evolve(ACCOUNTS[-1], name="worker", publish=(), client_ids=("worker",)),
+    )
+    login: dict[str, Any] = {"secret": "right"}
+    with World(2, settings=attrs.evolve(Settings(), accounts=accounts)) as world:
+        handle = Handler()
+        handle.faults[2] = fails
+        _, outcome = at_work(world.client("worker", account="worker", **login), handle)
+        publisher = world.client("publisher", account="all", **login)
+        world.run(1.0)
+        publisher.publish("s", payload(2), attrs.evolve(FLIGHT, security_level=SecurityLevel.HIGH))
+        world.run(5.0)
+        assert outcome[0].check(NotAllowed)
+        later = Handler()
+        client = world.client("worker", incarnation=2, account="worker", **login)
+        _, outcome = at_work(client, later)
+        world.run(1.0)
+        assert later.given == [2] and not outcome
