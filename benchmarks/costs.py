@@ -41,6 +41,13 @@ def _archive(figures: Any) -> Iterator[Cost]:
         yield f"{each['workload']}, zstd {each['level']}", each["micros"]
 
 
+def _links(figures: Any) -> Iterator[Cost]:
+    for run in figures["runs"]:
+        if run["kind"] == "udp":
+            label = f"udp, {run['size']} bytes, {run['loss']:.0%} lost"
+            yield label, run["sending"] + run["receiving"]
+
+
 #: In the order of comparison.
 READERS: Final[Mapping[str, Callable[[Any], Iterator[Cost]]]] = {
     "node": _node,
@@ -48,6 +55,7 @@ READERS: Final[Mapping[str, Callable[[Any], Iterator[Cost]]]] = {
     "line": _line,
     "ingest": _ingest,
     "archive": _archive,
+    "links": _links,
 }
 
 

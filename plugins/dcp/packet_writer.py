@@ -30,6 +30,11 @@ class PacketWriter:
         self._outbox: list[bytes] = []
         self._asked: dict[tuple[int, int, int], Asked] = {}
 
+    @property
+    def replayed(self) -> int:
+        """Packets of the peer that were dropped since they had come before."""
+        return self._mac.replayed
+
     def write(
         self,
         flags: int,

@@ -55,6 +55,7 @@ def describe_connection(connection: Connection) -> dict[str, object]:
         "skipped_bytes": sum(each.sender.skipped_bytes for each in buffer),
         "dropped_bytes": buffer.dropped_bytes,
         "malformed": connection.malformed,
+        "replayed": connection.writer.replayed,
         "unsupported": connection.unsupported,
         "unknown_sequences": connection.unknown_sequences,
     }

@@ -38,6 +38,16 @@ def test_a_work_that_costs_little_more_holds_it() -> None:
             },
             {"node, prebuilt 1->1, 0 queries": [8.0, 9.0]},
         ),
+        (
+            "links",
+            {
+                "runs": [
+                    {"kind": "udp", "size": 262, "loss": 0.01, "sending": 2.0, "receiving": 3.0},
+                    {"kind": "tcp", "size": 262, "loss": 0.0, "sending": 1.0, "receiving": 1.0},
+                ]
+            },
+            {"udp, 262 bytes, 1% lost": [5.0]},
+        ),
         ("latency", {"node_cpu_seconds": 2.0, "published": 1000}, {"node": [2000.0]}),
         (
             "line",
