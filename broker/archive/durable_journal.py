@@ -12,7 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from broker.archive.journal import Journal, WriterPages
+from broker.archive.journal import MALFORMED, Journal, WriterPages
 from broker.archive.journal_writer import JournalWriter
 from broker.archive.layout import DURABLES
 from broker.archive.object_store import ObjectStore
@@ -107,5 +107,5 @@ def _parse_body(body: dict[str, Any]) -> RankedDurables:
             (str(client), str(name)): (None if stored is None else b64decode(stored), int(rank))
             for client, name, stored, rank in body["changes"]
         }
-    except (KeyError, TypeError, ValueError) as error:
+    except MALFORMED as error:
         raise ArchiveCorrupt(f"is not a page of durable subscriptions: {error!r}") from None

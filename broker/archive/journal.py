@@ -19,6 +19,8 @@ import attrs
 from broker.archive.object_store import ObjectStore
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
 
+#: Of JSON that somebody else has written: `int` refuses infinity with OverflowError.
+MALFORMED: Final = (LookupError, TypeError, ValueError, OverflowError, RecursionError)
 _NAME: Final = re.compile(r"([^/]+)/([0-9]{12})\.json")
 MISSING: Final = "is missing"
 
@@ -41,7 +43,7 @@ class Page:
             content = json.loads(data)
             page = cls(content["number"], content["snapshot"], content["body"])
             sound = page._hash() == content["sha256"]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except MALFORMED as error:
             raise ArchiveCorrupt(f"is not a page of a journal: {error!r}") from None
         if not sound or not isinstance(page.body, dict):
             raise ArchiveCorrupt("does not match its hash")

@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from broker.archive.journal import MALFORMED
 from broker.archive.object_store import ObjectStore
 from broker.errors import ArchiveObjectMissing
 
@@ -86,7 +87,7 @@ class MaintenanceLease:
             return _LeaseContent(
                 str(content["carer"]), int(content["until"]), int(content["expired"])
             )
-        except (ArchiveObjectMissing, ValueError, KeyError, TypeError):
+        except (ArchiveObjectMissing, *MALFORMED):
             return _LeaseContent()
 
     def _write(self, content: _LeaseContent) -> None:

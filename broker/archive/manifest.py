@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from broker.archive.interval import Interval, union
+from broker.archive.journal import MALFORMED
 from broker.archive.manifest_entry import ArchivedFile, DtdText, OriginDtdVariant
 from broker.errors import ArchiveCorrupt, BrokerError
 from broker.event.place import Mark
@@ -154,7 +155,7 @@ class Manifest:
             manifest.add_forgets(_ranges_from_json(content.get("forgets", ())))
             for path, healed in content.get("heals", ()):
                 _add_ranges(manifest.heals.setdefault(str(path), {}), _ranges_from_json(healed))
-        except (KeyError, TypeError, ValueError, AttributeError, BrokerError) as error:
+        except (*MALFORMED, AttributeError, BrokerError) as error:
             raise ArchiveCorrupt(f"invalid manifest: {error!r}") from None
         return manifest
 

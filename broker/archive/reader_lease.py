@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
+from broker.archive.journal import MALFORMED
 from broker.archive.layout import READERS
 from broker.archive.object_store import ObjectStore
 from broker.errors import ArchiveObjectMissing
@@ -66,7 +67,7 @@ def oldest_lease_start(objects: ObjectStore, now: int) -> int:
             began, until = int(content["began"]), int(content["until"])
         except ArchiveObjectMissing:
             continue
-        except (ValueError, KeyError, TypeError):
+        except MALFORMED:
             began, until = 0, each.modified + LEASE_MS
         if until > now:
             oldest = min(oldest, began)

@@ -15,8 +15,10 @@ from broker.archive.disk import Disk
 from broker.archive.expiry import Expiry, ExpiryRules
 from broker.archive.journal import Page, page_path
 from broker.archive.layout import check_object_path
+from broker.archive.maintenance_lease import MaintenanceLease
 from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.object_store import LocalObjectStore, ObjectStore, RemoteObjectStore
+from broker.archive.reader_lease import oldest_lease_start
 from broker.archive.verification import Verification
 from broker.archive.writer import ArchiveWriter
 from broker.dtd.reference import DtdReference
@@ -88,6 +90,39 @@ def test_a_manifest_that_names_a_file_outside_is_refused_as_damaged(
         archive, ManifestWriter(archive.manifests, "carer-aa", lambda: site.now), ExpiryRules()
     ).run()
     assert site.secret.read_bytes() == SECRET
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"at": float("inf")},
+        {"covers": [["aa", [1], [1, 9]]]},
+        {"covers": [["aa", [1, 0], [1, float("inf")]]]},
+        {"covers": {"aa": 1}},
+        {"adds": [[]]},
+        {"ends": [["aa", 1]]},
+        {"absorbed": [["aa", float("-inf"), 1]]},
+    ],
+)
+def test_a_manifest_with_impossible_entries_counts_as_damaged(
+    site: Site, entry: dict[str, Any]
+) -> None:
+    page = site.forge(lambda forged: forged.update(entry))
+    assert list(site.opened().state().problems) == [page]
+    assert same(everything_in(site.opened()), site.events)
+
+
+@pytest.mark.parametrize("until", [b"1e999", b"[" * 100_000, b"{}", b'"x"'])
+def test_an_impossible_lease_stops_no_maintenance(site: Site, until: bytes) -> None:
+    archive = site.opened()
+    archive.objects.put(
+        [
+            ("readers/evil.json", b'{"began": 1, "until": ' + until + b"}"),
+            ("care.json", b'{"carer": "evil", "expired": 0, "until": ' + until + b"}"),
+        ]
+    )
+    assert MaintenanceLease(archive.objects, "aa", lambda: site.now).acquire()
+    assert oldest_lease_start(archive.objects, site.now) in (0, site.now)
 
 
 def local(root: Path) -> ObjectStore:

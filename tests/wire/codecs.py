@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, get_args
 import msgpack
 import msgspec
 
+from broker.archive import durable_journal
 from broker.archive.journal import Page
 from broker.archive.manifest import Manifest
 from broker.archiver import messages as archiver_messages
@@ -139,6 +140,17 @@ def _page(random: Random) -> bytes:
     return Page(1, False, body).encode()
 
 
+def _forged_page(random: Random) -> bytes:
+    """Return a page of a hostile writer, with one value of another kind."""
+    page = json.loads(_page(random))
+    place, key = page, "body"
+    while random.random() < 0.8 and isinstance(place[key], dict | list) and place[key]:
+        place = place[key]
+        key = random.choice(list(place) if isinstance(place, dict) else range(len(place)))
+    place[key] = random.choice([None, float("inf"), -1, 1.5, "..", [], [[]], {}, {"a": 1}, True])
+    return json.dumps(page).encode()
+
+
 def _decode_page(data: bytes) -> object:
     return Manifest.from_json(Page.decode(data).body)
 
@@ -150,6 +162,20 @@ def _decode_manifest(data: bytes) -> object:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return Manifest.from_json(body) if isinstance(body, dict) else None
+
+
+def _forged_durables(random: Random) -> bytes:
+    change = ["client", "name", "AAAA", 1]
+    change[random.randrange(4)] = random.choice([None, float("inf"), -1, "..", [], {}, "ü"])
+    return json.dumps({"changes": [change, random.choice([[], change, 1])]}).encode()
+
+
+def _decode_durables(data: bytes) -> object:
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return durable_journal._parse_body(body) if isinstance(body, dict) else None
 
 
 _START = _of_structs(control.SequenceStart)
@@ -219,7 +245,8 @@ CODECS: Mapping[str, tuple[Decode, Sample]] = {
     "mesh ends": (feedback.decode_ends, _bytes),
     "mesh nack": (lambda data: feedback.decode_nack(5, data), _framed(">BH", _bytes)),
     "manifest page": (_decode_page, _page),
-    "manifest": (_decode_manifest, _page),
+    "manifest": (_decode_manifest, _forged_page),
+    "durables": (_decode_durables, _forged_durables),
     "proxy header": (_read_proxy_header, _one_of(_PROXY_HEADER)),
     "login": (ClientFirst.parse, _one_of(_SCRAM_FIRST)),
     "login response": (_read_scram, _one_of(b"c=biws,r=" + b"n" * 40 + b",p=" + b"A" * 43 + b"=")),
