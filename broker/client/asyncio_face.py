@@ -107,7 +107,7 @@ class AsyncioLoop:
                 await self._loop.create_connection(protocol, host, port, ssl=context)
         except TimeoutError:
             failed(NotConnected(f"{endpoint}: no answer in {DIAL_TIMEOUT:g} s"))
-        except (OSError, ValueError) as error:
+        except (BrokerError, OSError, ValueError) as error:
             failed(NotConnected(f"{endpoint}: {_describe_error(error)}"))
 
 

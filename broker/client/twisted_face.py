@@ -105,7 +105,7 @@ class TwistedLoop:
 
         try:
             attempt = self._endpoint(endpoint).connect(TcpChannelFactory(connected))
-        except (ValueError, TypeError) as error:
+        except (BrokerError, OSError, ValueError, TypeError) as error:
             problem = NotConnected(f"endpoint {endpoint!r}: {error}")
             return cast(IDelayedCall, self._reactor.callLater(0, failed, problem)).cancel
         attempt.addErrback(refused)

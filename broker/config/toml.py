@@ -135,14 +135,16 @@ class _Reader:
                 for index, table in enumerate(self._array(_FAULTS, document))
             ),
         )
-        if accounts is None and settings.identity.accounts_file is not None:
+        if settings.identity.accounts_file is not None:
             file = folder / settings.identity.accounts_file
-            if not file.exists():
+            identity = attrs.evolve(settings.identity, accounts_file=file)
+            settings = attrs.evolve(settings, identity=identity)
+            if accounts is None and not file.exists():
                 self._fail(
                     ("identity", "accounts_file"),
                     f"{file} does not exist: `xmlbroker account add` makes it",
                 )
-            accounts = load_accounts(file)
+            accounts = load_accounts(file) if accounts is None else accounts
         names = {each.name for each in settings.accounts}
         for each in accounts or ():
             if each.name in names:

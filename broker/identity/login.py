@@ -25,6 +25,7 @@ from broker.identity.checkers import (
     TokenChecker,
 )
 from broker.identity.credentials import BearerToken, ClientCertificate, SecretProof
+from broker.identity.digest_rewriter import DigestRewriter
 from broker.identity.identity import Identity, anonymous_identity
 from broker.identity.interfaces import (
     Ask,
@@ -66,9 +67,15 @@ class PortalAuthenticator:
     """Authenticates by a portal."""
 
     def __init__(
-        self, portal: Portal, secrets: SecretBook, *, accept_sent_secrets: bool = False
+        self,
+        portal: Portal,
+        secrets: SecretBook,
+        *,
+        accept_sent_secrets: bool = False,
     ) -> None:
         self._portal = portal
+        self.on_digest: Callable[[], None] = lambda: None
+        """Called after a login with a digest of an earlier version."""
         self._secrets = secrets
         self._accept_sent_secrets = accept_sent_secrets
 
@@ -107,6 +114,8 @@ class PortalAuthenticator:
                 identity = await self._enter(proof, offer)
             except UnauthorizedLogin:
                 continue
+            if stored.is_digest:
+                self.on_digest()
             return Login(identity, proof.final)
         raise AuthenticationFailed(REFUSAL)
 
@@ -213,5 +222,10 @@ def authenticator_for(
         return AnonymousAuthenticator()
     secrets = SecretBook(accounts, load_login_key(settings.node.data))
     portal = accounts_portal(accounts, secrets, settings.identity, defer_to_thread)
-    accept = settings.identity.accept_sent_secrets
-    return PortalAuthenticator(portal, secrets, accept_sent_secrets=accept)
+    authenticator = PortalAuthenticator(
+        portal, secrets, accept_sent_secrets=settings.identity.accept_sent_secrets
+    )
+    if settings.identity.accounts_file is not None:
+        rewriter = DigestRewriter(settings.identity.accounts_file, defer_to_thread)
+        authenticator.on_digest = rewriter.rewrite
+    return authenticator

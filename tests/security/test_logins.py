@@ -32,6 +32,7 @@ from broker.identity.secret import hash_secret
 from tests.security.login_refusal import SECRET, expect
 from tests.system.certificates import Certificate, make_certificate
 from tests.system.node_process import PATIENCE, NodeProcess
+from tests.system.test_cli import run_command
 from tests.system.test_connections import run_with_asyncio
 from tests.system.traffic import run_within
 
@@ -141,6 +142,25 @@ async def check_certificates(connect: Connect, secured: Secured) -> None:
     await client.close()
 
 
+async def check_replaced_files(connect: Connect, secured: Secured) -> None:
+    """A client goes on trying while its files are not usable."""
+    display = make_certificate(secured.folder, "display", secured.clients)
+    both = display.write_combined()
+    client = connect(
+        *("tls:localhost:1", secured.endpoint),
+        client_id="display",
+        trust=secured.own.certificate,
+        certificate=both,
+    )
+    content = both.read_bytes()
+    both.write_bytes(b"")
+    with pytest.raises(GaveUp):
+        await client.when_connected(0.5)
+    both.write_bytes(content)
+    await client.when_connected(PATIENCE)
+    await client.close()
+
+
 async def check_man_in_the_middle(connect: Connect, secured: Secured) -> None:
     """Relay between two TLS connections, with a certificate that the client trusts."""
     between = make_certificate(secured.folder, "between")
@@ -174,8 +194,54 @@ def test_secrets_new_and_stored_by_earlier_versions_log_in(secured: Secured) -> 
     run_with_asyncio(check_logins, secured)
 
 
+def test_a_digest_in_the_file_of_accounts_is_replaced_after_a_login(tmp_path: Path) -> None:
+    accounts = tmp_path / "accounts.toml"
+    accounts.write_text(f'[accounts.alice]\nsecret = "{digest_of_an_earlier_version()}"\n')
+    accounts.chmod(0o600)
+
+    async def log_in(node: NodeProcess) -> None:
+        client = asyncio_face.connect(node.endpoint, account="alice", secret=SECRET)
+        await client.when_connected(PATIENCE)
+        await client.close()
+
+    async def log_in_and_wait(node: NodeProcess) -> None:
+        await log_in(node)
+        async with asyncio.timeout(PATIENCE):
+            while "SCRAM-SHA-256$scrypt:16384:8:1:" not in accounts.read_text():
+                await asyncio.sleep(0.05)
+
+    with NodeProcess(tmp_path, '[identity]\naccounts_file = "accounts.toml"\n') as node:
+        run_within(log_in_and_wait(node))
+        assert "$16384$8$1$" not in accounts.read_text()
+        assert accounts.stat().st_mode & 0o777 == 0o600
+        run_within(log_in(node))
+        node.stop()
+        node.start()
+        run_within(log_in(node))
+        assert "Traceback" not in node.log()
+
+
+def test_the_command_line_logs_in_by_each_kind_of_credential(secured: Secured) -> None:
+    display = make_certificate(secured.folder, "display", secured.clients)
+    (secured.folder / "secret").write_text(SECRET)
+    trust = ("--trust", str(secured.own.certificate))
+    for options in (
+        ("--account", "new", "--secret-file", str(secured.folder / "secret")),
+        ("--client-id", "display", "--cert", str(display.certificate), "--key", str(display.key)),
+        ("--account", "bearer", "--token-file", str(secured.token(600.0))),
+    ):
+        output, _ = run_command(
+            secured.node, "dtd", "list", "--node", secured.endpoint, *options, *trust
+        )
+        assert "flight 1.1" in output
+
+
 def test_a_certificate_logs_in_to_its_account_only(secured: Secured) -> None:
     run_with_asyncio(check_certificates, secured)
+
+
+def test_files_of_a_client_may_be_replaced_while_it_runs(secured: Secured) -> None:
+    run_with_asyncio(check_replaced_files, secured)
 
 
 def test_someone_in_between_can_not_pass_a_login_on(secured: Secured) -> None:
@@ -197,6 +263,7 @@ class TwistedFaceTests(TestCase):
 
     async def test_a_certificate_logs_in_to_its_account_only(self) -> None:
         await check_certificates(self.connect, self.secured)
+        await check_replaced_files(self.connect, self.secured)
         # Twisted passes certificates to pyOpenSSL in an earlier form.
         assert {each["category"] for each in self.flushWarnings()} <= {DeprecationWarning}
 
