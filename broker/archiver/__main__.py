@@ -29,6 +29,7 @@ from broker.child.connection import DESCRIPTOR, MAX_MESSAGE_BYTES
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.log.external_reader import ExternalReader
+from broker.private_files import PRIVATE_UMASK, open_private, use_umask
 from broker.recovery.archive_access import ArchivedDurable, Coverage
 from broker.replay.garbage_collection import tune_garbage_collector
 from broker.transport.clock import wall_clock_ms
@@ -219,7 +220,7 @@ def _warn(problem: str) -> None:
 
 def lock_log(folder: Path) -> BinaryIO:
     """Wait for the archiver of a killed node, which may still flush."""
-    file = open(folder / "archiver.lock", "ab")
+    file = open(folder / "archiver.lock", "ab", opener=open_private)
     fcntl.flock(file, fcntl.LOCK_EX)
     return file
 
@@ -231,7 +232,9 @@ def lock_log(folder: Path) -> BinaryIO:
 @click.option(
     "--maintenance", "rules", type=MaintenanceRules.decode, default=NO_MAINTENANCE.encode()
 )
-def main(log: Path, uri: str, every: float, rules: MaintenanceRules) -> None:
+@click.option("--umask", type=int, default=PRIVATE_UMASK)
+def main(log: Path, uri: str, every: float, rules: MaintenanceRules, umask: int) -> None:
+    use_umask(umask)
     os.nice(NICENESS)
     # Ctrl-C ends the node. The last events must still be archived.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

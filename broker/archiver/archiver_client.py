@@ -17,6 +17,7 @@ from broker.archiver.maintenance_rules import NO_MAINTENANCE, MaintenanceRules
 from broker.child.supervisor import ChildSupervisor
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
+from broker.private_files import PRIVATE_UMASK
 from broker.recovery.archive_access import ArchivedDurable, Coverage
 from broker.transport.backoff import Backoff
 from broker.transport.open_requests import OpenRequests
@@ -46,14 +47,16 @@ class ArchiverClient:
         uri: str,
         every: float,
         maintenance: MaintenanceRules = NO_MAINTENANCE,
+        umask: int = PRIVATE_UMASK,
     ) -> None:
-        """`every` is seconds between flushes."""
+        """`every` is seconds between flushes, `umask` that of the archiver."""
         self._clock: IReactorTime = reactor
         self._child = ChildSupervisor[messages.Message](
             reactor,
             [
                 *("broker.archiver", "--log", str(log_folder), "--archive", uri),
                 *("--every", str(every), "--maintenance", maintenance.encode()),
+                *("--umask", str(umask)),
             ],
             messages.CODEC,
             on_message=self._message_received,

@@ -14,6 +14,7 @@ from typing import Final
 from broker.archive.archive import Archive
 from broker.archive.object_store import open_object_store
 from broker.errors import ArchiveUnavailable
+from broker.private_files import open_private
 
 #: One URI per line.
 FILE_NAME: Final = "archives"
@@ -43,7 +44,7 @@ def open_archive(uri: str, folder: Path) -> Archive:
 
 def _write_list(list_file: Path, known_uris: list[str]) -> None:
     temporary = list_file.with_name(f"{FILE_NAME}.new")
-    with open(temporary, "w") as file:
+    with open(temporary, "w", opener=open_private) as file:
         file.write("\n".join([*known_uris, ""]))
         file.flush()
         os.fsync(file.fileno())

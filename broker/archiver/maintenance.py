@@ -28,6 +28,7 @@ from broker.archive.retention import Retention
 from broker.archiver.durable_needs import find_durable_needs
 from broker.archiver.maintenance_rules import MaintenanceRules
 from broker.errors import BrokerError
+from broker.private_files import open_private
 
 #: Ms between searches. Each lists the whole store.
 EXPIRY_INTERVAL: Final = 600_000
@@ -129,7 +130,7 @@ def _is_parent_gone() -> bool:
 def main(uri: str, name: str, lock: Path, rules: MaintenanceRules) -> None:
     result = MaintenanceResult()
     # A killed archiver's process may still write under the same name.
-    with open(lock, "ab") as held:
+    with open(lock, "ab", opener=open_private) as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             result = Maintenance(Archive.open(uri, create=False), rules, name).run(_is_parent_gone)

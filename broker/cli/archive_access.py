@@ -10,6 +10,7 @@ import click
 
 from broker.cli.failure import Failure
 from broker.config.units import parse_duration, parse_size
+from broker.private_files import PRIVATE_UMASK, use_umask
 
 if TYPE_CHECKING:
     from broker.archive.archive import Archive
@@ -38,6 +39,9 @@ def open_archive(where: str) -> Archive:
     from broker.archive.archive import Archive
 
     uri = _configured_uri(Path(where)) if where.endswith(".toml") and "://" not in where else where
+    if Path(uri).is_dir():
+        # What a command writes is open to the same users.
+        use_umask(PRIVATE_UMASK & ~Path(uri).stat().st_mode)
     return Archive.open(uri, create=False)
 
 

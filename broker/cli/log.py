@@ -15,6 +15,7 @@ import click
 from broker.cli.archive_report import progress_bar
 from broker.cli.failure import Failure
 from broker.cli.terminal import is_terminal, json_line, one_line, print_note
+from broker.private_files import PRIVATE_UMASK, use_umask
 
 if TYPE_CHECKING:
     from broker.log.log_verification import VerificationResult
@@ -39,6 +40,7 @@ def verify(where: Path, as_json: bool, repair: bool) -> None:
     meanwhile. The exit status is 1 if damage remains. When a node reads damaged events it asks
     other nodes for them, and reports a gap to its subscribers if none has them.
     """
+    use_umask(PRIVATE_UMASK)
     folder = _log_folder(where)
     with _claim_log(folder) as is_ours:
         if not is_ours:

@@ -13,6 +13,7 @@ from typing import Final, TypedDict
 from broker.client.checked_json import decode_checked, encode_checked
 from broker.errors import ConfigurationError, ProtocolError
 from broker.event.place import Place
+from broker.private_files import open_private
 from broker.wire.codec import Count, Schema
 
 FORMAT: Final = "xmlbroker-attempts-1"
@@ -46,7 +47,7 @@ class AttemptsFile:
         }
         new = self.path.with_suffix(".attempts-new")
         try:
-            with open(new, "w", encoding="utf-8") as file:
+            with open(new, "w", encoding="utf-8", opener=open_private) as file:
                 file.write(encode_checked(FORMAT, stored))
                 file.flush()
                 os.fsync(file.fileno())

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from pathlib import Path
 
 from broker.errors import ConfigurationError
 from broker.event.event_id import next_incarnation
+from broker.private_files import find_wider_mode, make_private_folder, open_private
+
+_log = logging.getLogger(__name__)
 
 
 def incarnation_file(folder: Path, client_id: str) -> Path:
@@ -22,8 +26,10 @@ def raise_incarnation(folder: Path, client_id: str, now_us: int) -> int:
     """
     path = incarnation_file(folder, client_id)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(path, "a+b") as file:
+        make_private_folder(folder)
+        if wider := find_wider_mode(folder):
+            _log.warning("%s", wider)
+        with open(path, "a+b", opener=open_private) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             text = file.read().strip()

@@ -21,6 +21,7 @@ from broker.client.effects import ResumePoint
 from broker.client.incarnation import incarnation_file
 from broker.errors import ConfigurationError, ProtocolError, SessionSuperseded
 from broker.event.place import Position
+from broker.private_files import open_private
 from broker.wire.codec import Address, Schema, WirePosition
 
 FORMAT = "xmlbroker-positions-1"
@@ -86,7 +87,7 @@ class PositionsFile:
                     raise SessionSuperseded(
                         "a newer process of this client owns the positions file"
                     )
-                with open(new, "w", encoding="utf-8") as file:
+                with open(new, "w", encoding="utf-8", opener=open_private) as file:
                     file.write(text)
                     file.flush()
                     os.fsync(file.fileno())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from broker.config.endpoints import is_encrypted_endpoint, is_loopback_endpoint
 from broker.config.network import NetworkSettings
 from broker.config.settings import Settings
 from broker.event.envelope import CLEARTEXT_LEVEL, SecurityLevel
+from broker.private_files import find_wider_mode
 from broker.transport.socket.loopback import LOOPBACK_INTERFACES, is_loopback_address
 
 
@@ -37,6 +39,16 @@ def find_exposures(settings: Settings) -> Iterator[str]:
                 f"the account {account.name} may administer the node: its figures count events "
                 f"of all levels, beyond its clearance {account.clearance.value}"
             )
+
+
+def find_wider_folders(settings: Settings) -> Iterator[str]:
+    """Yield a sentence for each folder of the node that others on the machine can reach."""
+    data = settings.node.data
+    found = [find_wider_mode(data)]
+    location = settings.archive.location.removeprefix("file://")
+    if settings.archive.enabled and location and "://" not in location:
+        found.append(find_wider_mode(Path(location), settings.archive.umask))
+    yield from filter(None, found)
 
 
 def _has_links_in_cleartext(network: NetworkSettings) -> bool:

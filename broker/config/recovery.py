@@ -9,6 +9,7 @@ import attrs
 
 from broker.config import value_kind
 from broker.config.setting import setting
+from broker.private_files import umask_for
 
 MIB: Final = 2**20
 GIB: Final = 2**30
@@ -31,6 +32,12 @@ class ArchiveSettings:
         "Location of the archive: a folder, or a URI such as s3://bucket/events; empty: the "
         "folder archive in node.data. Nodes that recover each other's events share one "
         "location.",
+    )
+    mode: str = setting(
+        value_kind.choice("0600", "0640", "0644", "0660", "0664"),
+        "0600",
+        "Mode of the archive's new files in a folder; folders fit to it. Another mode than 0600 "
+        "lets other users read the archive, or nodes of several users share it.",
     )
     every: float = setting(
         value_kind.duration(0.1, HOUR), 5.0, "Interval between writes of new events to the archive."
@@ -66,6 +73,11 @@ class ArchiveSettings:
         "Number of archived events beyond which the oldest hours are deleted, with the same "
         "exception; 0: no limit.",
     )
+
+    @property
+    def umask(self) -> int:
+        """Umask of the process that writes the archive."""
+        return umask_for(int(self.mode, 8))
 
     def uri(self, data: Path) -> str:
         """Return the archive's location; empty without one."""

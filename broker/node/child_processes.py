@@ -35,6 +35,7 @@ class ChildProcesses:
                 settings.archive.max_bytes,
                 settings.archive.max_events,
             ),
+            umask=settings.archive.umask,
         )
         self._hold_report = HoldReport()
         recovery_settings = settings.recovery

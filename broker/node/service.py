@@ -23,7 +23,7 @@ from twisted.logger import Logger
 from broker.cluster.dialler import build_dialler
 from broker.cluster.listener import NetworkListener
 from broker.config import Settings
-from broker.config.exposure import find_exposures
+from broker.config.exposure import find_exposures, find_wider_folders
 from broker.config.settings_stream import read_in_process
 from broker.errors import BrokerError
 from broker.node.child_processes import ChildProcesses, build_child_processes
@@ -35,6 +35,7 @@ from broker.node.log_levels import LogLevels
 from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
 from broker.node.reload import Reload
 from broker.node.threads import ReactorThreads
+from broker.private_files import PRIVATE_UMASK, use_umask
 from broker.streams.link_sockets import open_on_reactor
 from broker.transport.socket.proxy_header import HeaderReactor, ProxyHeaderFactory
 from broker.transport.socket.tcp import TcpChannelFactory
@@ -79,13 +80,15 @@ class NodeService(Service):
     def startService(self) -> None:
         """An error ends the process with one line and status 1."""
         super().startService()
+        # twistd has its own option for it.
+        use_umask(PRIVATE_UMASK)
         use_monotonic_time(self._reactor)
         Deferred.fromCoroutine(self._start()).addErrback(self._fail_start)
         if self._has_failed:
             raise StartupError("see the log")
 
     async def _start(self) -> None:
-        for exposure in find_exposures(self._settings):
+        for exposure in (*find_exposures(self._settings), *find_wider_folders(self._settings)):
             self.log.warn("{exposure}", exposure=exposure)
         if os.geteuid() == 0:
             self.log.warn("the node runs as root: give it a user of its own")

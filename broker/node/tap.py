@@ -12,6 +12,7 @@ from twisted.python import usage
 from broker.config import Settings, defaults, load
 from broker.errors import BrokerError, ConfigurationError
 from broker.node.garbage_collection import collect_rarely
+from broker.private_files import PRIVATE_UMASK, use_umask
 
 
 class Options(usage.Options):
@@ -42,6 +43,8 @@ class Options(usage.Options):
 
 def makeService(options: Options) -> IService:  # name demanded by Twisted
     # A wrong configuration is reported without these imports.
+    # Before the log file of twistd is opened.
+    use_umask(PRIVATE_UMASK)
     collect_rarely()
     from broker.node.service import NodeService
 
