@@ -29,7 +29,10 @@ from broker.errors import (
 #: The first match applies.
 _ADVICE: Final[tuple[tuple[type[BrokerError], str], ...]] = (
     (GaveUp, "start a node with `twistd -n xmlbroker`, or give another --node"),
-    (AuthenticationFailed, "give --account and --secret-file as in the node's configuration"),
+    (
+        AuthenticationFailed,
+        "give --account and --secret-file as in the node's configuration, or --cert, --token-file",
+    ),
     (IncarnationAhead, "correct the clock of this machine or of the node"),
     (CleartextForbidden, "give a tls: endpoint, or --allow-cleartext on a trusted network"),
     (IncarnationRefused, "another process uses this client id: give another --client-id"),
