@@ -156,6 +156,8 @@ def list_(config: Path, as_json: bool) -> None:
             "account": account.name,
             "file": str(own.path if own is not None and account.name in in_file else config),
             "secrets": len(account.secret),
+            "certificates": list(account.certificates),
+            "tokens": list(account.tokens),
             "client_ids": list(account.client_ids),
             **{
                 key: [pattern.text for pattern in getattr(account, key)]
@@ -173,7 +175,15 @@ def list_(config: Path, as_json: bool) -> None:
 
 def _format_row(row: dict[str, Any]) -> str:
     words = [f"{row['account']}: clearance {row['clearance']}"]
-    for key in ("publish", "subscribe", "deny_publish", "deny_subscribe", "types", "client_ids"):
+    for key in (
+        "publish",
+        "subscribe",
+        "deny_publish",
+        "deny_subscribe",
+        "types",
+        "client_ids",
+        "certificates",
+    ):
         if row[key]:
             words.append(f"{key.replace('_', ' ')} {' '.join(row[key])}")
     words += ["administers"] if row["administer"] else []

@@ -5,6 +5,7 @@ A thread would compete with the reactor for the interpreter while it parses thou
 
 from __future__ import annotations
 
+import os
 import pickle
 import struct
 import subprocess
@@ -57,7 +58,13 @@ def read_in_process(path: Path) -> SettingsStream:
     command = [sys.executable, "-m", "broker.config.settings_stream", str(path)]
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT,
+            check=False,
+            # twistd adds the folder in which it starts, where plug-ins may be.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigurationError(f"{path} can not be read in a process: {error}") from None

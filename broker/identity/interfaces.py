@@ -67,3 +67,9 @@ class IAuthenticator(Interface):
         client that sends its secret, `ProtocolError` for a malformed message of the login, and
         `Overloaded` when too many clients wait for the check. Cancelling it ends the login.
         """
+
+    def load_keys() -> Callable[[], bool]:
+        """Read the files of the authenticator again, in any thread. Raises `ConfigurationError`.
+
+        Return a function that uses them for later logins, and returns whether there are any.
+        """

@@ -11,7 +11,6 @@ from twisted.cred.portal import IRealm, Portal
 from twisted.internet.defer import Deferred, maybeDeferred
 from zope.interface import Interface, implementer
 
-from broker.config.identity import IdentitySettings
 from broker.config.settings import Settings
 from broker.errors import AuthenticationFailed, ProtocolError, VersionMismatch
 from broker.event.stream import check_client_id
@@ -70,17 +69,23 @@ class PortalAuthenticator:
         self,
         portal: Portal,
         secrets: SecretBook,
+        tokens: TokenVerifier | None = None,
         *,
         accept_sent_secrets: bool = False,
     ) -> None:
+        """`tokens` is that of the portal."""
         self._portal = portal
         self.on_digest: Callable[[], None] = lambda: None
         """Called after a login with a digest of an earlier version."""
         self._secrets = secrets
+        self._tokens = tokens
         self._accept_sent_secrets = accept_sent_secrets
 
     def authenticate(self, offer: LoginOffer, ask: Ask) -> Deferred[Login]:
         return Deferred.fromCoroutine(self._log_in(offer, ask))
+
+    def load_keys(self) -> Callable[[], bool]:
+        return self._tokens.load_again() if self._tokens is not None else lambda: False
 
     async def _log_in(self, offer: LoginOffer, ask: Ask) -> Login:
         check_client_id(offer.client_id)
@@ -193,21 +198,23 @@ class AnonymousAuthenticator:
     def authenticate(self, offer: LoginOffer, ask: Ask) -> Deferred[Login]:
         return maybeDeferred(lambda: Login(anonymous_identity(offer.client_id)))
 
+    def load_keys(self) -> Callable[[], bool]:
+        return lambda: False
+
 
 def accounts_portal(
     accounts: Accounts,
     secrets: SecretBook,
-    settings: IdentitySettings,
+    tokens: TokenVerifier | None,
     defer_to_thread: DeferToThread,
 ) -> Portal:
-    """Raises `ConfigurationError` for an unusable file of `settings`."""
     checkers: list[ICredentialsChecker] = [
         ProofChecker(accounts, secrets),
         SecretChecker(accounts, secrets, defer_to_thread),
         CertificateChecker(accounts),
     ]
-    if settings.token_keys is not None:
-        checkers.append(TokenChecker(accounts, TokenVerifier(settings)))
+    if tokens is not None:
+        checkers.append(TokenChecker(accounts, tokens))
     return Portal(AccountsRealm(accounts), checkers)
 
 
@@ -221,9 +228,12 @@ def authenticator_for(
     if not accounts:
         return AnonymousAuthenticator()
     secrets = SecretBook(accounts, load_login_key(settings.node.data))
-    portal = accounts_portal(accounts, secrets, settings.identity, defer_to_thread)
+    tokens = None if settings.identity.token_keys is None else TokenVerifier(settings.identity)
     authenticator = PortalAuthenticator(
-        portal, secrets, accept_sent_secrets=settings.identity.accept_sent_secrets
+        accounts_portal(accounts, secrets, tokens, defer_to_thread),
+        secrets,
+        tokens,
+        accept_sent_secrets=settings.identity.accept_sent_secrets,
     )
     if settings.identity.accounts_file is not None:
         rewriter = DigestRewriter(settings.identity.accounts_file, defer_to_thread)

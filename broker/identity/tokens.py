@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +30,21 @@ class TokenVerifier:
         self._issuer = settings.token_issuer
         self._audience = settings.token_audience
         self._claim = settings.token_claim
-        self._keys = _load_keys(settings.token_keys)
+        self._file = settings.token_keys
+        self._keys = _load_keys(self._file)
+
+    def load_again(self) -> Callable[[], bool]:
+        """Read the keys again, in any thread. Raises `ConfigurationError`.
+
+        Return a function that uses them for later logins, and returns True.
+        """
+        keys = _load_keys(self._file)
+
+        def replace() -> bool:
+            self._keys = keys
+            return True
+
+        return replace
 
     def verify(self, token: bytes) -> tuple[str, float]:
         """Return `issuer|subject` and the end of validity (s since 1970).

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import attrs
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from broker.audit import IAuditLog
 from broker.config import Settings
@@ -102,14 +103,15 @@ class Reload:
         """Reload, and log the result."""
         reloaded = self._run()
         audit = self._node.audit
-        reloaded.addCallbacks(
-            lambda _: audit.record("reload", subject="SIGHUP"),
-            lambda failure: audit.record(
-                "reload",
-                subject="SIGHUP",
-                error=failure.value if failure.check(BrokerError) else ConfigurationError("failed"),
-            ),
-        )
+
+        def fail(failure: Failure) -> None:
+            error = failure.value
+            if not isinstance(error, BrokerError):
+                self.log.failure("the reload failed", failure)
+                error = ConfigurationError("the reload failed")
+            audit.record("reload", subject="SIGHUP", error=error)
+
+        reloaded.addCallbacks(lambda _: audit.record("reload", subject="SIGHUP"), fail)
 
     def _run(self) -> Deferred[dict[str, Any]]:
         return self._lock.run(lambda: Deferred.fromCoroutine(self._reload()))

@@ -130,6 +130,7 @@ class NodeService(Service):
                 *(node, partial(read_in_process, self._path), threads, self._reactor),
                 certificates=[
                     listeners.load_certificates,
+                    node.acceptor.authenticator.load_keys,
                     *([] if own is None else [own.load_again]),
                 ],
                 log_levels=log_levels,

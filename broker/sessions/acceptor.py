@@ -99,7 +99,7 @@ class SessionAcceptor:
     ) -> None:
         self._node_name = node_name
         self._address = address
-        self._authenticator = authenticator
+        self.authenticator = authenticator
         self._revise = revise
         self._event_log = event_log
         self.incarnations = incarnations
@@ -163,7 +163,7 @@ class SessionAcceptor:
             offer = attrs.evolve(offer, mechanism=mechanism, data=data)
         elif hello.account:
             offer = attrs.evolve(offer, sent_secret=hello.credential)
-        login: Deferred[Login] = self._authenticator.authenticate(offer, handshake.ask)
+        login: Deferred[Login] = self.authenticator.authenticate(offer, handshake.ask)
         login.addCallback(self._wait_for_previous, hello)
         return login.addCallback(self._attach_connection, handshake, hello, version)
 

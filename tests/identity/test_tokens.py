@@ -138,3 +138,21 @@ def test_an_unusable_file_of_keys_stops_the_node(content: str, reason: str, tmp_
         TokenVerifier(IdentitySettings(token_keys=file))
     with pytest.raises(ConfigurationError, match="can not be read"):
         TokenVerifier(IdentitySettings(token_keys=tmp_path / "absent"))
+
+
+def test_later_tokens_need_the_keys_of_the_last_load(tmp_path: Path) -> None:
+    tokens = verifier(tmp_path)
+    old = token()
+    file = tmp_path / "keys.json"
+    file.write_text("nothing")
+    with pytest.raises(ConfigurationError):
+        tokens.load_again()
+    tokens.verify(old)
+    other = ed25519.Ed25519PrivateKey.generate()
+    file.write_text(json.dumps({"keys": [jwk("EdDSA", other)]}))
+    replace = tokens.load_again()
+    tokens.verify(old)
+    assert replace()
+    with pytest.raises(AuthenticationFailed):
+        tokens.verify(old)
+    tokens.verify(token(key=other))
