@@ -13,7 +13,7 @@ from broker.cli.failure import Failure
 from broker.cli.new_secret import hash_new_secret
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.reload import print_reload
-from broker.cli.terminal import is_terminal, json_line, print_note
+from broker.cli.terminal import echo, is_terminal, json_line, print_note
 
 if TYPE_CHECKING:
     from broker.config.accounts_file import AccountsFile
@@ -95,7 +95,7 @@ def add(config: Path, name: str, **table: Any) -> None:
         if accounts.setdefault(name, account) is not account:
             raise Failure(f"{file.path} has the account {name} already: use passwd or revoke")
         _check(config, list(accounts.values()))
-    click.echo(f"account {name} is added to {file.path}")
+    echo(f"account {name} is added to {file.path}")
 
 
 @command.command()
@@ -123,7 +123,7 @@ def passwd(config: Path, name: str, keep_old: bool) -> None:
         accounts[name] = attrs.evolve(account, secret=secret)
         _check(config, list(accounts.values()))
     count = f", {len(secret)} in all" if len(secret) > 1 else ""
-    click.echo(f"account {name} has a new secret{count}")
+    echo(f"account {name} has a new secret{count}")
 
 
 @command.command()
@@ -139,7 +139,7 @@ def revoke(config: Path, name: str) -> None:
         _find_account(file, config, accounts, name)
         del accounts[name]
         _check(config, list(accounts.values()))
-    click.echo(f"account {name} is removed from {file.path}")
+    echo(f"account {name} is removed from {file.path}")
 
 
 @command.command("list")
@@ -168,9 +168,9 @@ def list_(config: Path, as_json: bool) -> None:
             "clearance": account.clearance.value,
         }
         if as_json or not is_terminal():
-            click.echo(json_line(row))
+            echo(json_line(row))
         else:
-            click.echo(_format_row(row))
+            echo(_format_row(row))
 
 
 def _format_row(row: dict[str, Any]) -> str:

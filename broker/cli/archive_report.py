@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import click
 
-from broker.cli.terminal import json_line, make_console, one_line
+from broker.cli.terminal import echo, json_line, make_console, one_line
 
 if TYPE_CHECKING:
     from broker.archive.archive_state import ArchiveState
@@ -42,9 +41,9 @@ def files_printer(state: ArchiveState, *, files: bool, human_readable: bool) -> 
         _print_table("partition" if not files else "file", rows)
         for each in covered:
             (first, after), (last, upto) = each["after"], each["upto"]
-            click.echo(f"{each['covered']}: complete after {first}:{after} up to {last}:{upto}")
+            echo(f"{each['covered']}: complete after {first}:{after} up to {last}:{upto}")
         for each in damaged:
-            click.echo(one_line(f"damaged: {each['damaged']}: {each['reason']}"))
+            echo(one_line(f"damaged: {each['damaged']}: {each['reason']}"))
 
     return print_report
 
@@ -57,9 +56,9 @@ def verification_printer(done: VerificationResult, *, human_readable: bool) -> P
 
     def print_report() -> None:
         for fault in done.faults:
-            click.echo(one_line(f"{fault.kind}: {fault.name}: {fault.reason}"))
+            echo(one_line(f"{fault.kind}: {fault.name}: {fault.reason}"))
         summary = f"{done.files:,} files with {done.rows:,} events ({_format_size(done.bytes)})"
-        click.echo(f"{summary} and {done.dtds:,} DTDs verified: {len(faults) or 'no'} faults")
+        echo(f"{summary} and {done.dtds:,} DTDs verified: {len(faults) or 'no'} faults")
 
     return print_report
 
@@ -81,13 +80,13 @@ def compaction_printer(done: CompactionResult, *, human_readable: bool) -> Print
         return lambda: _print_json_lines([attrs.asdict(done)])
 
     def print_report() -> None:
-        click.echo(
+        echo(
             f"{done.files_before:,} files ({_format_size(done.bytes_before)}) became "
             f"{done.files_after:,} ({_format_size(done.bytes_after)}); "
             f"{done.duplicates:,} duplicate events dropped"
         )
         for path in done.damaged:
-            click.echo(one_line(f"damaged and set aside: {path}"))
+            echo(one_line(f"damaged and set aside: {path}"))
 
     return print_report
 
@@ -97,12 +96,12 @@ def copy_printer(done: BackupResult, *, human_readable: bool) -> Printer:
         return lambda: _print_json_lines([attrs.asdict(done)])
 
     def print_report() -> None:
-        click.echo(
+        echo(
             f"{done.files:,} files ({_format_size(done.bytes)}), {done.dtds:,} DTDs and "
             f"{done.pages:,} pages copied; {done.there:,} files were there already"
         )
         for path in done.damaged:
-            click.echo(one_line(f"damaged or missing, and not copied: {path}"))
+            echo(one_line(f"damaged or missing, and not copied: {path}"))
 
     return print_report
 
@@ -113,7 +112,7 @@ def expiry_printer(expired: ExpiryResult, *, dry_run: bool, human_readable: bool
 
     def print_report() -> None:
         would = "would be " if dry_run else ""
-        click.echo(
+        echo(
             f"{len(expired.removed):,} files "
             f"({_format_size(expired.removed_bytes)}) {would}removed; "
             f"{len(expired.deleted):,} objects "
@@ -121,9 +120,9 @@ def expiry_printer(expired: ExpiryResult, *, dry_run: bool, human_readable: bool
             f"{expired.orphans:,} of them in no manifest"
         )
         if expired.held:
-            click.echo(f"hours from {expired.held} on stay: a durable subscription needs them")
+            echo(f"hours from {expired.held} on stay: a durable subscription needs them")
         if expired.kept_orphans:
-            click.echo(
+            echo(
                 f"{expired.kept_orphans:,} files in no manifest stay, since a manifest is damaged: "
                 "run `xmlbroker archive verify`"
             )
@@ -174,7 +173,7 @@ def _partition_rows(state: ArchiveState) -> list[dict[str, Any]]:
 
 def _print_json_lines(rows: Iterable[dict[str, Any]]) -> None:
     for row in rows:
-        click.echo(json_line(row))
+        echo(json_line(row))
 
 
 def _print_table(first: str, rows: Sequence[dict[str, Any]]) -> None:

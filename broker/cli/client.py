@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from broker.cli.node_access import NodeAccess, node_options
-from broker.cli.terminal import is_terminal, json_line
+from broker.cli.terminal import echo, is_terminal, json_line
 
 
 @click.group(no_args_is_help=True)
@@ -25,12 +25,12 @@ def reset(access: NodeAccess, client: str, as_json: bool) -> None:
     """
     answer = access.ask("client-reset", client=client)
     if as_json or not is_terminal():
-        click.echo(json_line(answer))
+        echo(json_line(answer))
         return
     incarnation = answer["incarnation"]
     if incarnation:
-        click.echo(f"the incarnation {incarnation} of {client} is deleted")
+        echo(f"the incarnation {incarnation} of {client} is deleted")
     else:
-        click.echo(f"the node has no incarnation of {client}")
+        echo(f"the node has no incarnation of {client}")
     if answer["session_ended"]:
-        click.echo(f"the session of {client} has ended")
+        echo(f"the session of {client} has ended")

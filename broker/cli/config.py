@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from broker.cli.new_secret import hash_new_secret
+from broker.cli.terminal import echo
 
 
 @click.command(no_args_is_help=True)
@@ -31,9 +32,9 @@ def command(explain: bool, file: Path | None, hashing: bool) -> None:
     if explain:
         from broker.config import explain as explanation
 
-        click.echo(explanation(), nl=False)
+        echo(explanation(), nl=False)
     elif hashing:
-        click.echo(hash_new_secret())
+        echo(hash_new_secret())
     else:
         from broker.cluster.node_certificate import load_certificate
         from broker.config import load
@@ -44,7 +45,7 @@ def command(explain: bool, file: Path | None, hashing: bool) -> None:
         if settings.network.key_file is not None:
             read_key(settings.network.key_file)
         load_certificate(settings)
-        click.echo(
+        echo(
             f"{file}: {len(settings.listen.endpoints)} endpoints, "
             f"{len(settings.accounts)} accounts, {len(settings.streams)} stream tables: all right"
         )

@@ -12,7 +12,7 @@ from broker.cli.dtd_check import CheckCounts, check_events, load_dtd_file
 from broker.cli.dtd_report import report_lines
 from broker.cli.failure import Failure
 from broker.cli.node_access import NodeAccess, node_options
-from broker.cli.terminal import print_note
+from broker.cli.terminal import echo, print_note
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
@@ -36,7 +36,7 @@ def list_(access: NodeAccess, local: bool) -> None:
     else:
         known = [(str(name), str(version)) for name, version in access.ask("dtd-list")]
     for name, version in known:
-        click.echo(f"{name} {version}")
+        echo(f"{name} {version}")
 
 
 @command.command()
@@ -48,7 +48,7 @@ def show(access: NodeAccess, type_: str, version: str, local: bool) -> None:
     """Print the DTD of an event type, with everything that it includes."""
     reference = DtdReference(type_, version)
     if not local:
-        click.echo(access.ask("dtd-show", type=type_, version=version), nl=False)
+        echo(access.ask("dtd-show", type=type_, version=version), nl=False)
         return
     catalogue = Catalogue.load(shipped_folder())
     text = catalogue.read(reference.public_id, reference.system_id)
@@ -56,7 +56,7 @@ def show(access: NodeAccess, type_: str, version: str, local: bool) -> None:
         raise Failure(
             f"no DTD of {reference} is shipped; `xmlbroker dtd list --local` lists the shipped ones"
         )
-    click.echo(Dtd.load(reference, text, catalogue.read).text.decode(), nl=False)
+    echo(Dtd.load(reference, text, catalogue.read).text.decode(), nl=False)
 
 
 _file = click.argument("file", type=click.Path(path_type=Path), metavar="FILE.dtd")
@@ -95,13 +95,13 @@ def check(
     dtd = load_dtd_file(file, DtdReference(*type_) if type_ else None)
     counts = CheckCounts()
     for problem in check_events(dtd, events, counts):
-        click.echo(problem, err=True)
+        echo(problem, err=True)
     print_note(
         f"{file}: a DTD for {dtd.reference}; {counts.valid} of {counts.events} events are valid"
     )
     if against is not None:
         for line in report_lines(_ask_about_dtd(access, "dtd-check", dtd, against)):
-            click.echo(line)
+            echo(line)
     if counts.valid != counts.events:
         sys.exit(1)
 
@@ -125,7 +125,7 @@ def add(access: NodeAccess, file: Path, type_: tuple[str, str] | None, against: 
     dtd = load_dtd_file(file, DtdReference(*type_) if type_ else None)
     report = _ask_about_dtd(access, "dtd-add", dtd, against)
     for line in report_lines(report):
-        click.echo(line)
+        echo(line)
     state = "is registered" if report["registered"] else "was registered already"
     print_note(f"{dtd.reference} {state} (content {dtd.content_hash[:12]})")
 

@@ -14,7 +14,7 @@ from broker.cli.failure import Failure
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.overview import durable_table
 from broker.cli.starting_point import parse_end
-from broker.cli.terminal import is_terminal, json_line, make_console, one_line, print_note
+from broker.cli.terminal import echo, is_terminal, json_line, make_console, one_line, print_note
 
 _client = click.option(
     "--client",
@@ -47,7 +47,7 @@ def list_(access: NodeAccess, client: str, as_json: bool) -> None:
     rows = answer["subscriptions"]
     if as_json or not is_terminal():
         for row in rows:
-            click.echo(json_line(row))
+            echo(json_line(row))
     else:
         make_console().print(durable_table(rows))
     if answer["left_out"]:
@@ -127,10 +127,10 @@ def delete(access: NodeAccess, name: str, client: str, as_json: bool) -> None:
     """
     answer = _ask(access, "delete", name, client)
     if as_json or not is_terminal():
-        click.echo(json_line(answer))
+        echo(json_line(answer))
     else:
         at = [*(["this node"] if answer["here"] else []), *answer["elsewhere"]]
-        click.echo(one_line(f"deleted at {', '.join(at) or 'no node'}"))
+        echo(one_line(f"deleted at {', '.join(at) or 'no node'}"))
     if answer["silent"]:
         print_note(
             f"no answer from {', '.join(answer['silent'])}: delete it again when they are back"
@@ -156,12 +156,12 @@ def _reset_target(to: str) -> str:
 
 def _print_row(row: Mapping[str, Any], as_json: bool) -> None:
     if as_json or not is_terminal():
-        click.echo(json_line(row))
+        echo(json_line(row))
         return
     make_console().print(durable_table([row]))
     for key in ("pattern", "query", "position", "moved_to", "former"):
         if row.get(key):
-            click.echo(one_line(f"{key.replace('_', ' ')}: {row[key]}"))
-    click.echo(one_line(f"last used: {clock_time(row['used_ms'])}"))
+            echo(one_line(f"{key.replace('_', ' ')}: {row[key]}"))
+    echo(one_line(f"last used: {clock_time(row['used_ms'])}"))
     for key, value in (row.get("session") or {}).items():
-        click.echo(one_line(f"{key}: {value}"))
+        echo(one_line(f"{key}: {value}"))

@@ -9,11 +9,12 @@ from typing import Final, TypeAlias
 import attrs
 
 from broker.cli.order_format import order_as_content, order_as_text
-from broker.cli.terminal import json_line, one_line, printable
+from broker.cli.terminal import json_line, one_line
 from broker.client.merged import MergedEvent
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.event.merging.held_event import MissingNumbers
 from broker.event.site_notice import MissingMessages, MovedMessages, SiteStatus
+from broker.printable import printable
 
 Form = Callable[[ReceivedEvent], bytes]
 PrintedNotice: TypeAlias = SiteStatus | MissingMessages | MovedMessages
@@ -22,6 +23,11 @@ PrintedNotice: TypeAlias = SiteStatus | MissingMessages | MovedMessages
 def as_payload(event: ReceivedEvent) -> bytes:
     """Without a payload the line is empty."""
     return (event.payload or b"") + b"\n"
+
+
+def as_printable(form: Form) -> Form:
+    """Return a form for a terminal, which the bytes of an event could command."""
+    return lambda event: printable(form(event).decode("utf-8", "replace")).encode()
 
 
 def as_document(event: ReceivedEvent) -> bytes:

@@ -17,7 +17,7 @@ from broker.cli.failure import Failure, failure_of
 from broker.cli.namespaces import namespace_option
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.publishing.preparation import PublishOptions
-from broker.cli.terminal import is_terminal, json_line, make_console
+from broker.cli.terminal import echo, is_terminal, json_line, make_console
 from broker.errors import BrokerError
 from broker.event.stream import StreamPattern
 
@@ -139,7 +139,7 @@ def _print_content(
     content: Any, as_json: bool, tables: Callable[[Any], Iterable[RenderableType]]
 ) -> None:
     if as_json or not is_terminal():
-        click.echo(json_line(content))
+        echo(json_line(content))
         return
     screen = make_console()
     for table in tables(content):

@@ -7,6 +7,7 @@ from typing import IO, Any, Final
 
 import click
 
+from broker.cli.terminal import echo
 from broker.errors import (
     AuthenticationFailed,
     BadName,
@@ -55,7 +56,7 @@ class Failure(click.ClickException):
     exit_code = 1
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"xmlbroker: {self.format_message()}", file=file or sys.stderr)
+        echo(f"xmlbroker: {self.format_message()}", file=file or sys.stderr)
 
 
 def failure_of(error: BrokerError) -> Failure:

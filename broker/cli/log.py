@@ -14,7 +14,7 @@ import click
 
 from broker.cli.archive_report import progress_bar
 from broker.cli.failure import Failure
-from broker.cli.terminal import is_terminal, json_line, one_line, print_note
+from broker.cli.terminal import echo, is_terminal, json_line, one_line, print_note
 from broker.private_files import PRIVATE_UMASK, use_umask
 
 if TYPE_CHECKING:
@@ -116,18 +116,18 @@ def _print_findings(done: VerificationResult, *, as_json: bool) -> None:
     total = {key: value for key, value in attrs.asdict(done).items() if key != "findings"}
     if as_json or not is_terminal():
         for each in done.findings:
-            click.echo(json_line(attrs.asdict(each)))
-        click.echo(json_line({**total, "findings": len(done.findings)}))
+            echo(json_line(attrs.asdict(each)))
+        echo(json_line({**total, "findings": len(done.findings)}))
         return
     for each in done.findings:
         where = f", serials {each.serials[0]} to {each.serials[1]}" if each.serials[0] else ""
-        click.echo(one_line(f"{each.kind}: {each.text}{where}"))
-    click.echo(
+        echo(one_line(f"{each.kind}: {each.text}{where}"))
+    echo(
         f"{done.events} events in {done.chunks} chunks, {done.values} values, {done.bytes} bytes: "
         + (f"{len(done.findings)} damaged" if done.findings else "no damage")
     )
     signatures = done.signatures
     if signatures.unsigned:
-        click.echo(f"{signatures.signed} events are signed, {signatures.unsigned} are not")
+        echo(f"{signatures.signed} events are signed, {signatures.unsigned} are not")
     if done.unchecked:
-        click.echo(f"{done.unchecked} chunks of an older version have no checksums")
+        echo(f"{done.unchecked} chunks of an older version have no checksums")

@@ -22,7 +22,7 @@ from broker.cli.mesh_report import (
 )
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.stop_signal import Stop
-from broker.cli.terminal import is_terminal, json_line, make_console, one_line, print_note
+from broker.cli.terminal import echo, is_terminal, json_line, make_console, one_line, print_note
 from broker.errors import BrokerError
 
 #: Seconds between two questions about a change that goes on.
@@ -86,9 +86,9 @@ def show(access: NodeAccess, stack: str, as_dot: bool, as_json: bool) -> None:
     picture = _find_picture(access.ask("operate", stack=stack))
     if as_dot:
         for line in dot_lines(picture):
-            click.echo(line)
+            echo(line)
     elif as_json or not is_terminal():
-        click.echo(json_line(picture_json(picture)))
+        echo(json_line(picture_json(picture)))
     else:
         screen = make_console()
         for table in picture_tables(picture):
@@ -120,10 +120,10 @@ def check(access: NodeAccess, without: tuple[str, ...], stack: str, as_json: boo
     except BrokerError as error:
         raise _Unchecked(failure_of(error).message) from None
     if as_json or not is_terminal():
-        click.echo(json_line(failure_json(failure)))
+        echo(json_line(failure_json(failure)))
     else:
         for line in failure_lines(failure):
-            click.echo(one_line(line))
+            echo(one_line(line))
     sys.exit(bool(failure.cut_off))
 
 
@@ -194,6 +194,6 @@ def _operate(
 
 def _finish(found: dict[str, Any], as_json: bool, text: str) -> None:
     if as_json or not is_terminal():
-        click.echo(json_line(found))
+        echo(json_line(found))
     else:
-        click.echo(one_line(text))
+        echo(one_line(text))

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from broker.cli.failure import Failure
+from broker.cli.terminal import echo
 
 
 @click.group(no_args_is_help=True)
@@ -38,4 +39,4 @@ def restored(data: Path) -> None:
             log.change_history(HistoryTable.mark_restored)
     finally:
         log.close()
-    click.echo(f"{data} is marked: from the next start each returning subscription receives a gap")
+    echo(f"{data} is marked: from the next start each returning subscription receives a gap")

@@ -17,7 +17,7 @@ from broker.cli.group_report import group_lines, site_lines
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.starting_point import parse_end
 from broker.cli.stop_signal import Stop
-from broker.cli.terminal import is_terminal, json_line, one_line
+from broker.cli.terminal import echo, is_terminal, json_line, one_line
 from broker.errors import BrokerError
 from broker.transport.clock import wall_clock_ms
 
@@ -90,10 +90,10 @@ def status(access: NodeAccess, stack: str | None, as_json: bool) -> None:
     groups = _find_groups(access, stack, "order", "group")
     for group in groups:
         if as_json or not is_terminal():
-            click.echo(json_line(group))
+            echo(json_line(group))
         else:
             for line in group_lines(group):
-                click.echo(one_line(line))
+                echo(one_line(line))
     sites = [site for group in groups for site in group.get("peers", ())]
     sys.exit(any(site.get("status") != "connected" for site in sites))
 
@@ -134,10 +134,10 @@ def remove(access: NodeAccess, stack: str, site: str, as_json: bool) -> None:
 def _change_sites(access: NodeAccess, question: str, as_json: bool, /, **arguments: str) -> None:
     answer = access.ask(question, **arguments)
     if as_json or not is_terminal():
-        click.echo(json_line(answer))
+        echo(json_line(answer))
     else:
         for line in site_lines(answer):
-            click.echo(one_line(line))
+            echo(one_line(line))
     sys.exit(not answer.get("applied"))
 
 
@@ -159,10 +159,10 @@ def compare(access: NodeAccess, stack: str | None, as_json: bool) -> None:
     for group in groups:
         comparison = group["comparison"]
         if as_json or not is_terminal():
-            click.echo(json_line({"stack": group.get("name"), **comparison}))
+            echo(json_line({"stack": group.get("name"), **comparison}))
         else:
             for line in comparison_lines(group):
-                click.echo(one_line(line))
+                echo(one_line(line))
     variants = [each for group in groups for each in group["comparison"].get("variants", ())]
     sys.exit(not all(each.get("kept") for each in variants))
 
@@ -256,7 +256,7 @@ def key(file: Path) -> None:
         new.store(file)
     except OSError as error:
         raise Failure(f"the key can not be written to {file}: {error.strerror}") from None
-    click.echo(str(new.public))
+    echo(str(new.public))
 
 
 def _severity(status: int) -> int:
@@ -267,7 +267,7 @@ def _severity(status: int) -> int:
 def _print(found: list[Verification], as_json: bool) -> None:
     for each in found:
         if as_json:
-            click.echo(json_line(each.content))
+            echo(json_line(each.content))
             continue
         for line in each.lines():
-            click.echo(one_line(line))
+            echo(one_line(line))

@@ -22,7 +22,7 @@ from broker.cli.publishing.reader_thread import ReaderThread
 from broker.cli.publishing.tally import Tally
 from broker.cli.standard_input import open_stdin
 from broker.cli.stop_signal import stop_on_signals
-from broker.cli.terminal import print_note
+from broker.cli.terminal import echo, print_note
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import check_stream_name
 
@@ -149,7 +149,7 @@ def _dry_run(items: Iterable[Item], tally: Tally, fail_fast: bool) -> None:
 
 def _print_summary(tally: Tally, seconds: float, *, stopped: bool) -> None:
     if not sys.stdout.isatty():
-        click.echo(tally.summary(seconds))
+        echo(tally.summary(seconds))
     if stopped or sys.stderr.isatty() or sys.stdout.isatty():
         unconfirmed = tally.unconfirmed
         rate = tally.durable / seconds if seconds > 0 else 0.0

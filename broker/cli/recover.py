@@ -18,7 +18,7 @@ from broker.cli.recovery_plan import plan_lines
 from broker.cli.recovery_progress import progress_bar, update_progress
 from broker.cli.starting_point import parse_end
 from broker.cli.stop_signal import Stop, stop_on_signals
-from broker.cli.terminal import is_terminal, json_line, print_note
+from broker.cli.terminal import echo, is_terminal, json_line, print_note
 from broker.client.latest import Latest, by_stream, by_xpath
 from broker.client.resolved import BUNDLE, PUBLISHER
 from broker.client.subscription import Subscription
@@ -190,10 +190,10 @@ def _print_plan(
 ) -> None:
     plan = access.ask("recover-explain", **_plan_arguments(texts, namespaces, ends, durable))
     if as_lines:
-        click.echo(json_line(plan))
+        echo(json_line(plan))
         return
     for line in plan_lines(plan):
-        click.echo(line)
+        echo(line)
 
 
 async def _replay(

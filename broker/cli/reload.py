@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from broker.cli.node_access import NodeAccess, node_options
-from broker.cli.terminal import is_terminal, json_line
+from broker.cli.terminal import echo, is_terminal, json_line
 
 
 @click.command()
@@ -23,12 +23,12 @@ def command(access: NodeAccess, as_json: bool) -> None:
 def print_reload(access: NodeAccess, *, as_json: bool) -> None:
     answer = access.ask("reload")
     if as_json or not is_terminal():
-        click.echo(json_line(answer))
+        echo(json_line(answer))
         return
     applied, restart = answer["applied"], answer["restart"]
-    click.echo(f"applied: {', '.join(applied)}" if applied else "nothing to apply has changed")
+    echo(f"applied: {', '.join(applied)}" if applied else "nothing to apply has changed")
     if restart:
-        click.echo(f"changed, but applied only by a restart of the node: {', '.join(restart)}")
+        echo(f"changed, but applied only by a restart of the node: {', '.join(restart)}")
     for key in ("sessions_ended", "subscriptions_ended"):
         if answer[key]:
-            click.echo(f"{key.replace('_', ' ')}: {answer[key]}")
+            echo(f"{key.replace('_', ' ')}: {answer[key]}")

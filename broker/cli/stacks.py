@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.terminal import is_terminal, json_line, make_console
+from broker.cli.terminal import echo, is_terminal, json_line, make_console
 
 if TYPE_CHECKING:
     from broker.transport.stacks import IStackPlugin
@@ -23,7 +23,7 @@ def command(as_json: bool) -> None:
     described = list(_descriptions())
     if as_json or not is_terminal():
         for each in described:
-            click.echo(json_line(each))
+            echo(json_line(each))
         return
     screen = make_console()
     for each in described:

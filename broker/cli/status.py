@@ -12,7 +12,7 @@ from broker.cli.event_format import clock_time
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.node_sample import Sample, lags_of, take_samples, watch_nodes
 from broker.cli.overview import durable_table, link_tables, overview_tables
-from broker.cli.terminal import is_terminal, json_line, make_console, one_line
+from broker.cli.terminal import echo, is_terminal, json_line, make_console, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,7 +32,7 @@ def command(access: NodeAccess, as_json: bool) -> None:
         return
     status = access.ask("status")
     if as_json or not is_terminal():
-        click.echo(json_line(status))
+        echo(json_line(status))
         return
     screen = make_console()
     for table in status_tables(status):
@@ -47,7 +47,7 @@ def _show_several(access: NodeAccess, as_json: bool) -> None:
     samples = asyncio.run(ask())
     if as_json:
         for sample in samples:
-            click.echo(json_line(sample.to_json()))
+            echo(json_line(sample.to_json()))
     else:
         screen = make_console()
         for table in overview_tables(samples, [{} for _ in samples]):

@@ -9,7 +9,7 @@ from functools import partial
 
 import click
 
-from broker.cli.event_format import as_document, as_json, as_payload, as_text
+from broker.cli.event_format import as_document, as_json, as_payload, as_printable, as_text
 from broker.cli.merge_options import merge_options
 from broker.cli.namespaces import namespace_option
 from broker.cli.node_access import NodeAccess, node_options
@@ -121,7 +121,7 @@ def command(
         with stop_on_signals() as stop:
             output = Output(
                 sys.stdout.buffer,
-                _FORMS[form],
+                as_printable(_FORMS[form]) if is_terminal() else _FORMS[form],
                 stop,
                 json=form == "json",
                 # Events of a durable subscription are written before they are acknowledged.

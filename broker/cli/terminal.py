@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from broker.printable import escape_in_json, printable
+
 if TYPE_CHECKING:
     from rich.console import Console
-
-# Control characters could command the terminal; XML allows C1 controls and DEL. The others are
-# invisible, and could reorder or hide text. Surrogates can not be written.
-_UNPRINTABLE: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
-)
-
-
-def printable(text: str) -> str:
-    """Escape control and invisible characters, but tab and newline."""
-    return _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def one_line(text: str) -> str:
@@ -31,7 +20,16 @@ def one_line(text: str) -> str:
 
 
 def json_line(content: Any) -> str:
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return escape_in_json(json.dumps(content, ensure_ascii=False, separators=(",", ":")))
+
+
+def echo(
+    message: object = "", file: IO[Any] | None = None, nl: bool = True, err: bool = False
+) -> None:
+    """Print a text, on a terminal without its control characters; bytes as they are."""
+    stream = file or (sys.stderr if err else sys.stdout)
+    text = printable(message) if isinstance(message, str) and stream.isatty() else message
+    click.echo(text, file=file, nl=nl, err=err)
 
 
 def print_note(text: str) -> None:
@@ -45,4 +43,8 @@ def is_terminal() -> bool:
 def make_console(*, err: bool = False) -> Console:
     from rich.console import Console
 
-    return Console(stderr=err, highlight=False, markup=False)
+    class EscapingConsole(Console):
+        def render_str(self, text: str, **options: Any) -> Any:
+            return super().render_str(printable(text), **options)
+
+    return EscapingConsole(stderr=err, highlight=False, markup=False)

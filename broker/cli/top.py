@@ -14,7 +14,7 @@ from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.node_sample import Sample, compute_rates, take_samples, watch_nodes
 from broker.cli.overview import overview_tables
 from broker.cli.stop_signal import stop_on_signals
-from broker.cli.terminal import is_terminal, json_line, make_console
+from broker.cli.terminal import echo, is_terminal, json_line, make_console
 
 #: Seconds between samples.
 INTERVAL: Final = 2.0
@@ -103,4 +103,4 @@ def _print_line(samples: Sequence[Sample], before: Sequence[Sample | None]) -> N
         {**sample.to_json(), "rates": compute_rates(earlier, sample)}
         for earlier, sample in zip(before, samples, strict=True)
     ]
-    click.echo(json_line({"at_ms": int(time.time() * 1000), "nodes": nodes}))
+    echo(json_line({"at_ms": int(time.time() * 1000), "nodes": nodes}))

@@ -12,6 +12,7 @@ from twisted.python import usage
 from broker.config import Settings, defaults, load
 from broker.errors import BrokerError, ConfigurationError
 from broker.node.garbage_collection import collect_rarely
+from broker.node.log_escape import escape_log_lines
 from broker.private_files import PRIVATE_UMASK, use_umask
 
 
@@ -45,6 +46,7 @@ def makeService(options: Options) -> IService:  # name demanded by Twisted
     # A wrong configuration is reported without these imports.
     # Before the log file of twistd is opened.
     use_umask(PRIVATE_UMASK)
+    escape_log_lines()
     collect_rarely()
     from broker.node.service import NodeService
 

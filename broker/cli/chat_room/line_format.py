@@ -11,8 +11,9 @@ from broker.cli.chat_room.room import Member, Room
 from broker.cli.chat_room.transcript import ChatLine, Line
 from broker.cli.event_format import clock_time
 from broker.cli.order_format import stamp_as_text
-from broker.cli.terminal import one_line, printable
+from broker.cli.terminal import one_line
 from broker.event.site_notice import MissingMessages, SiteStatus
+from broker.printable import printable
 
 #: Characters of a neighbour of a late line.
 MOST_QUOTED: Final = 60
