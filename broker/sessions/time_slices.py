@@ -29,12 +29,12 @@ class TimeSlices:
         clock: IClock,
         step: Callable[[], bool],
         on_failed: Callable[[Exception], object],
-        slice_seconds: float = SLICE_SECONDS,
+        slice_seconds: float | None = None,
     ) -> None:
         self._clock = clock
         self._step = step
         self._on_failed = on_failed
-        self._slice_seconds = slice_seconds
+        self._slice_seconds = SLICE_SECONDS if slice_seconds is None else slice_seconds
         self._is_running = False
         """Until the next slice; work that arrives meanwhile is appended."""
         self._started = 0.0
