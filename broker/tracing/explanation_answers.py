@@ -33,8 +33,10 @@ from broker.wire.messages import Ask
 #: Of all, and of one account or client; further ones are refused.
 MAX_WAITING: Final = 32
 MAX_WAITING_OF_HOLDER: Final = 2
-#: Bytes of the largest event: the node is busy while it is parsed.
+#: Bytes of the largest event with more than `MAX_MARKUP` tags and attributes: the node is busy
+#: while it is parsed. Long texts take little time.
 MAX_EVENT_BYTES: Final = 256 * 1024
+MAX_MARKUP: Final = 16_384
 #: In durations of the explanation.
 PAUSE_FACTOR: Final = 9.0
 
@@ -139,11 +141,7 @@ class ExplanationAnswers:
         )
         if client and not identity.owns_client_id(client):
             identity.check_administer()
-        if len(ask.document) > MAX_EVENT_BYTES:
-            raise TooLarge(
-                f"an event of {len(ask.document)} bytes is not explained by a node, at most "
-                f"{MAX_EVENT_BYTES} are; explain it offline"
-            )
+        _check_size(ask.document)
         if text is None and not client:
             raise BadQuery("there is no query to explain")
         namespaces = _parse_namespaces(arguments.get("namespaces", "{}"))
@@ -270,6 +268,14 @@ def _check_access(
         result["stream"] = pattern.matches(event.stream)
         result["cleared"] = identity.is_cleared(SecurityLevel(event.security_level))
     return result
+
+
+def _check_size(document: bytes) -> None:
+    if len(document) > MAX_EVENT_BYTES and document.count(b"<") + document.count(b"=") > MAX_MARKUP:
+        raise TooLarge(
+            f"an event of {len(document)} bytes with so many tags and attributes is not explained "
+            f"by a node, at most {MAX_EVENT_BYTES} are; explain it offline"
+        )
 
 
 def _parse_namespaces(text: str) -> dict[str, str]:
