@@ -27,12 +27,13 @@ def deterministic(seed: int, *, busy: bool = False) -> Iterator[None]:
     Matching reads the processor time to end its time slices.
     """
     draw = Random(f"nonces {seed}").randbytes
+    draw_key = Random(f"node-keys {seed}").randbytes
     looks = accumulate(_clock_readings(Random(f"busy {seed}") if busy else None))
     with (
         patch("os.urandom", draw),
         patch("secrets.token_bytes", draw),
         patch("secrets.token_hex", lambda size: draw(size).hex()),
-        patch.object(SigningKey, "generate", lambda: SigningKey(_private_key(draw(32)))),
+        patch.object(SigningKey, "generate", lambda: SigningKey(_private_key(draw_key(32)))),
         patch("time.perf_counter", lambda: next(looks)),
     ):
         yield
