@@ -17,6 +17,7 @@ import msgspec
 from broker.cluster.address import UnitPath
 from broker.cluster.messages import CODEC
 from broker.cluster.traffic.messages import NumberedMessage, RoutedMessage
+from broker.cluster.traffic.version import PROOF_VERSION
 from broker.errors import ProtocolError
 from broker.log.chunk import Chunk, encode_chunk
 from broker.log.logged_event import LoggedEvent
@@ -87,6 +88,7 @@ class FetchPage(NumberedMessage, frozen=True):
     """Ask for a page of matching events, from a serial of the log on."""
 
     kind = 0x83
+    omitted = 1
 
     client_id: str
     name: str
@@ -98,6 +100,13 @@ class FetchPage(NumberedMessage, frozen=True):
     ranges: WireRanges
     serial: Count
     """0: the start of the ranges."""
+    version: Count = 0
+    """Version of the reader's node protocol, as records follow it; 0 for one before 4."""
+
+    def at_version(self, version: int) -> FetchPage:
+        if version >= PROOF_VERSION:
+            return self
+        return msgspec.structs.replace(self, version=0)
 
 
 @CODEC.register

@@ -80,6 +80,7 @@ class PageExchange:
             EVERYTHING_LOGGED if request.allow_partial else request.name,
             *(request.pattern.text, request.query.text, dict(request.query.namespaces)),
             *(request.clearance, ranges, request.serial),
+            version=PROOF_VERSION,
         )
         for _ in range(round(TIMEOUT / RETRY_AFTER)):
             answer = await self._requests.send(message, RETRY_AFTER)
@@ -143,7 +144,7 @@ class PageExchange:
             return
         # An origin that restores its events makes their records anew, in each version.
         if not returned:
-            cleared = events_with_fields(cleared, self._record_fields(message.source))
+            cleared = events_with_fields(cleared, self._record_fields(message))
         self._messenger.send(
             PageFetched(
                 *(message.source, own, MAX_HOPS, message.request),
@@ -156,10 +157,10 @@ class PageExchange:
             )
         )
 
-    def _record_fields(self, reader: Address) -> int:
-        supports = self._messenger.supports_version
+    def _record_fields(self, message: FetchPage) -> int:
+        supports, reader = self._messenger.supports_version, message.source
         known = [each for each in (PROOF_VERSION, FLOW_VERSION) if supports(reader, each)]
-        return record_fields(max(known, default=1))
+        return record_fields(max(message.version, *known, 1))
 
     def _send_error(self, message: FetchPage, error: BrokerError) -> None:
         own = self._messenger.own_address
