@@ -16,6 +16,7 @@ from broker.cluster.address import Address
 from broker.cluster.traffic.messages import RoutedMessage
 from broker.errors import BadSignature, BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.annotation import with_annotation
+from broker.event.record import with_proof
 from broker.event.stream import StreamPattern
 from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import parse_query
@@ -232,23 +233,27 @@ def test_only_new_nodes_get_placeholders(version: int, returned: bool, placehold
 
 
 @pytest.mark.parametrize(
-    ("version", "returned", "annotation"), [(3, False, b"a"), (2, False, b""), (2, True, b"a")]
+    ("version", "returned", "annotation", "proof"),
+    [(4, False, b"a", b"p"), (3, False, b"a", b""), (2, False, b"", b""), (2, True, b"a", b"p")],
 )
-def test_nodes_of_earlier_versions_get_pages_without_annotations(
-    version: int, returned: bool, annotation: bytes
+@pytest.mark.parametrize("is_member", [True, False])
+def test_a_page_has_the_elements_of_the_readers_version(
+    version: int, returned: bool, annotation: bytes, proof: bytes, is_member: bool
 ) -> None:
-    """An origin that restores its events of any version makes their records anew."""
+    """An origin that restores its events of any version makes their records anew. The version of a
+    node of another cluster is that in its request."""
     asker, asked, _ = exchange(HERE, Clock())
     _, messenger, pages = exchange(THERE, Clock())
-    messenger.version = version
+    messenger.version = version if is_member else 1
     received: list[Page] = []
     request = attrs.evolve(REQUEST, allow_partial=returned, client_id="")
     asker.fetch_page(THERE, request).addCallback(received.append)
-    messenger.deliver(asked.sent[0])
+    messenger.deliver(asked.sent[0].at_version(version))
     event = logged("o", 1, 1, "p", 1)
-    annotated = attrs.evolve(event, record=with_annotation(event.record, b"a"))
-    pages.reading[0].callback(Page([annotated], {"o": (1, 1)}, 0))
+    stored = with_proof(with_annotation(event.record, b"a"), b"p")
+    pages.reading[0].callback(Page([attrs.evolve(event, record=stored)], {"o": (1, 1)}, 0))
     asked.deliver(messenger.sent[0])
     (found,) = received[0].events
-    assert found.record == with_annotation(event.record, annotation)
-    assert annotated.record == with_annotation(event.record, b"a")
+    if not is_member and version == 3:
+        annotation = b""
+    assert found.record == with_proof(with_annotation(event.record, annotation), proof)

@@ -35,10 +35,11 @@ def test_events_removed_by_retention_are_reported_as_one_gap(small: World) -> No
     world.kill_client(first.client)
     for _ in range(20):
         publish(world, publisher, 50)
-    bounds = world.node.event_log.bounds
-    assert 100 < bounds.first < bounds.last == 1010
     second = Reader(world, world.client("reader", incarnation=2), durable="d")
     read(world, second, seconds=5.0)
+    # The commit of the new session may have removed more.
+    bounds = world.node.event_log.bounds
+    assert 100 < bounds.first < bounds.last == 1010
     origin = world.node.event_log.origin
     (gap,) = second.gaps
     first_gone, last_gone = (Place(origin, bounds.epoch, n) for n in (11, bounds.first - 1))

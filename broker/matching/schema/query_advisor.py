@@ -135,9 +135,12 @@ class QueryAdvisor:
         by_type: dict[str, list[DtdReference]] = {}
         for reference in references:
             by_type.setdefault(reference.type, []).append(reference)
+        names = frozenset(_NAME.findall(query.text))
         left = MAX_NEW_SCHEMAS
         warned = 0
-        for *older, newest in by_type.values():
+        # A type that the query names is the likeliest one.
+        likely_first = sorted(by_type, key=lambda name: name not in names)
+        for *older, newest in map(by_type.__getitem__, likely_first):
             if not older or warned == MAX_WARNINGS:
                 continue
             left -= not self._types.has_schema(newest)
