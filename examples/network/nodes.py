@@ -29,11 +29,14 @@ _RUN = "from twisted.scripts.twistd import run; run()"
 class NodeProcess:
     """`twistd xmlbroker` with its files in `folder`."""
 
-    def __init__(self, name: str, folder: Path, port: int, settings: str) -> None:
-        """`port` is the port for clients in `settings` (TOML)."""
+    def __init__(
+        self, name: str, folder: Path, port: int, settings: str, program: str = _RUN
+    ) -> None:
+        """`port` is the port for clients in `settings` (TOML); `program` runs twistd."""
         self.name = name
         self.endpoint = f"tcp:127.0.0.1:{port}"
         self._folder = folder
+        self._program = program
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True)
         (folder / "node.toml").write_text(settings)
@@ -43,7 +46,7 @@ class NodeProcess:
         with open(self._folder / "node.log", "ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-c", _RUN, "--nodaemon", "--pidfile="),
+                    *(sys.executable, "-c", self._program, "--nodaemon", "--pidfile="),
                     *("xmlbroker", "--config", "node.toml"),
                 ],
                 cwd=self._folder,

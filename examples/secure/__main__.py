@@ -1,4 +1,4 @@
-"""Three nodes with TLS and accounts: a stranger, a low account and a foreign node fail.
+"""Three nodes with TLS and accounts: a stranger, a low account and malicious nodes fail.
 
 Run it with `./dev secure` or `python -m examples.secure`; `--help` lists the options.
 """
@@ -32,7 +32,7 @@ from examples.network.__main__ import read_network
 from examples.network.subscribers import START
 from examples.publish import FLIGHT
 from examples.roaming.nodes import run_nodes
-from examples.secure.nodes import NAMES, STRANGER, SecureNodes
+from examples.secure.nodes import FORGER, NAMES, NEIGHBOUR, STRANGER, SecureNodes
 
 LOOK: Final = 0.1
 #: Events of each level.
@@ -74,6 +74,7 @@ class Example:
     def __init__(self, nodes: SecureNodes, stack: contextlib.AsyncExitStack) -> None:
         self._nodes = nodes
         self._stack = stack
+        self._feed: AsyncioClient | None = None
         self.attempts = Attempts()
 
     async def log_in(self, account: str, node: str, client_id: str = "") -> AsyncioClient:
@@ -117,7 +118,7 @@ class Example:
         low, all_levels = [
             await client.subscribe("true()", "flights.>") for client in (display, analyst)
         ]
-        feed = await self.log_in("feed", NAMES[0])
+        feed = self._feed = await self.log_in("feed", NAMES[0])
         for number in range(2 * EVENTS):
             level = SecurityLevel.HIGH if number % 2 else SecurityLevel.LOW
             flight = EventType("flight", "1.0", security_level=level)
@@ -175,6 +176,25 @@ class Example:
             is_right=members == set(NAMES),
         )
 
+    async def try_as_forger(self) -> None:
+        """Publish events that reach another cluster through a node that changes them."""
+        assert self._feed is not None
+        flight = EventType("flight", "1.0", security_level=SecurityLevel.LOW)
+        with run_nodes([self._nodes[FORGER], self._nodes[NEIGHBOUR]]):
+            analyst = await self.log_in("analyst", NEIGHBOUR)
+            subscription = await analyst.subscribe("true()", "flights.>")
+            admin = await self.log_in("admin", NEIGHBOUR)
+            async with asyncio.timeout(START):
+                while not (forged := (await read_network(admin))["forged"]):
+                    await self._feed.publish("flights.ual", FLIGHT, flight)
+                    await asyncio.sleep(LOOK)
+            arrived = await take_levels(subscription, 1, seconds=2.0)
+        self.attempts.add(
+            "a member changes events on their way",
+            f"{NEIGHBOUR} rejects frames of {', '.join(forged)}; {arrived.total()} events arrive",
+            is_right=forged.keys() == {FORGER} and not arrived,
+        )
+
     def _connect(self, account: str, node: str, secret: str, client_id: str = "") -> AsyncioClient:
         return connect(
             self._nodes.endpoint(node),
@@ -200,11 +220,13 @@ def send_in_cleartext(port: int) -> bytes:
     return received
 
 
-async def take_levels(subscription: Subscription, count: int) -> Counter[str]:
+async def take_levels(
+    subscription: Subscription, count: int, seconds: float = START
+) -> Counter[str]:
     """Return the number of events by level, of `count` events and those that follow at once."""
     levels: Counter[str] = Counter()
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(START) as limit:
+        async with asyncio.timeout(seconds) as limit:
             async for event in subscription:
                 levels[event.header.security_level.value] += 1
                 if levels.total() >= count:
@@ -234,6 +256,8 @@ async def run_example(nodes: SecureNodes, console: Console) -> int:
             await example.try_as_low_account()
         with console.status("a foreign node tries"):
             await example.try_as_foreign_node()
+        with console.status("a member of another cluster changes events"):
+            await example.try_as_forger()
     return example.attempts.print_table(console)
 
 

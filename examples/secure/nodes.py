@@ -1,4 +1,4 @@
-"""Three nodes of one cluster with TLS, accounts and audit logs, each a child process."""
+"""Nodes with TLS, accounts and audit logs, each a child process: one cluster, and others."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ from broker.config.toml import make_account
 from broker.identity import hash_secret
 from examples.free_ports import free_ports
 from examples.network.nodes import NodeProcess
+from examples.secure import forger
 from examples.secure.certificates import Certificate, make_certificate
 
 #: The first one founds the cluster.
 NAMES: Final = ("a1", "a2", "a3")
 #: Has the key of the network, but a certificate of another authority.
 STRANGER: Final = "m1"
+#: A member that changes events, and a node of another cluster behind it.
+FORGER: Final = "m2"
+NEIGHBOUR: Final = "b1"
+#: Each is linked to the node before.
+_OTHER_CLUSTERS: Final = {FORGER: ("plain", NAMES[0]), NEIGHBOUR: ("coast", FORGER)}
 ACCOUNTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "feed": {"publish": ["flights.>"], "clearance": "high"},
     "analyst": {"subscribe": ["flights.>"], "clearance": "high"},
@@ -51,7 +57,7 @@ class SecureNodes:
             name: make_account(name, {"secret": hashes[name], **table})
             for name, table in ACCOUNTS.items()
         }
-        names = (*NAMES, STRANGER)
+        names = (*NAMES, STRANGER, FORGER, NEIGHBOUR)
         free = iter(free_ports(2 * len(names)))
         self._places = {name: Place(folder / name, next(free), next(free)) for name in names}
         self._nodes = {name: self._make_node(name) for name in names}
@@ -83,8 +89,10 @@ class SecureNodes:
 
     def _make_node(self, name: str) -> NodeProcess:
         place = self._places[name]
-        node = NodeProcess(name, place.folder, place.clients, self._settings(name, place))
-        issuer = self.authority if name in NAMES else self._other_authority
+        program = [forger.PROGRAM] if name == FORGER else []
+        settings = self._settings(name, place)
+        node = NodeProcess(name, place.folder, place.clients, settings, *program)
+        issuer = self._other_authority if name == STRANGER else self.authority
         certificate = make_certificate(place.folder, name, issuer)
         certificate.write_combined()
         for path in place.folder.glob("*.pem"):
@@ -101,6 +109,10 @@ class SecureNodes:
         founder = self._places[NAMES[0]]
         is_founder = name == NAMES[0]
         join = 'cluster = "alps"' if is_founder else f'join = ["127.0.0.1:{founder.others}"]'
+        if name in _OTHER_CLUSTERS:
+            cluster, gateway = _OTHER_CLUSTERS[name]
+            port = self._places[gateway].others
+            join = f'cluster = "{cluster}"\ngateways = ["tcp:127.0.0.1:{port}"]'
         return (
             f'[node]\nname = "{name}"\ndata = "{place.folder / "data"}"\n'
             f'[listen]\nendpoints = ["ssl:port={place.clients}:interface=127.0.0.1:'

@@ -203,11 +203,11 @@ def test_secure_example_lets_the_right_attempts_fail(tmp_path: Path) -> None:
     output, _ = running.communicate(timeout=4 * PATIENCE)
     assert running.returncode == 0, output
     assert "all attempts failed that must fail" in output
-    assert output.count("as it must be") == 11
+    assert output.count("as it must be") == 12
     assert processes_in(tmp_path) == []
     logs = [path.read_text() for path in (tmp_path / "nodes").glob("*/node.log")]
-    assert len(logs) == 4 and not any("Traceback" in log for log in logs)
-    private = [*(tmp_path / "nodes").glob("[am]?/*.pem"), *(tmp_path / "nodes").glob("*/*.jsonl")]
+    assert len(logs) == 6 and not any("Traceback" in log for log in logs)
+    private = [*(tmp_path / "nodes").glob("[abm]?/*.pem"), *(tmp_path / "nodes").glob("*/*.jsonl")]
     private = [each for each in private if each.name != "authority.pem"]
     assert {stat.S_IMODE(each.stat().st_mode) for each in private} == {0o600}
 
