@@ -59,6 +59,8 @@ class OtherTransport:
         self.annotate: Callable[[CarriedEvent], bytes] | None = None
         """Annotation of an own event, in nodes that are started later."""
         self.annotate_received: Callable[[CarriedEvent], bytes] = lambda event: event.annotation
+        self.forge: Callable[[CarriedEvent], CarriedEvent] = lambda event: event
+        """Changes an event on its way."""
         self.recovered_annotations: list[tuple[Mark, bytes]] = []
         self.ends: dict[str, OtherEnd] = {}
         self.world = world
@@ -110,7 +112,8 @@ class OtherEnd:
     def _deliver(self, name: str, batch: FlowBatch) -> None:
         if name in self._transport.world.running and name in self._transport.ends:
             annotate = self._transport.annotate_received
-            events = [event.with_annotation(annotate(event)) for event in batch.events]
+            forge = self._transport.forge
+            events = [forge(event.with_annotation(annotate(event))) for event in batch.events]
             self._transport.ends[name]._context.receive(attrs.evolve(batch, events=events))
 
     def recovered(self, batch: FlowBatch) -> None:

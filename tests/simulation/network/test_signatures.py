@@ -20,7 +20,11 @@ from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulated_reader import Reader, read
 from tests.simulation.network.bad_peer import BadPeer
+from tests.simulation.network.other_transport import OtherTransport
 from tests.simulation.network.test_bad_peers import ONE, check_delivery, frame, two_nodes
+from tests.simulation.network.test_flow_recovery import add_node, numbers
+from tests.simulation.network.test_flow_recovery import publish as publish_carried
+from tests.simulation.network.test_flows import PATTERN
 from tests.simulation.network.test_replicas import publish, three_nodes
 
 
@@ -188,6 +192,34 @@ def test_a_replica_can_not_change_the_events_of_a_dead_origin(
         monkeypatch.undo()
         read(world, reader, seconds=60.0)
         assert len(reader.events) == 10 and reader.gaps == []
+
+
+@pytest.mark.parametrize("checks_inside", [False, True])
+def test_a_transport_can_not_change_events(checks_inside: bool) -> None:
+    with NetworkWorld(1) as world:
+        transport = OtherTransport(world, delay=0.1)
+        add_node(transport, "a")
+        if checks_inside:
+            add_node(transport, "b", join=["a"], verify="always")
+        else:
+            add_node(transport, "b", "far", gateways=["a"])
+        world.run(4.0)
+        reader = Reader(world, world.client("reader", "b"))
+        publisher = Publisher(world.client("publisher", "a"))
+        world.run_until(lambda: reader.is_flowing)
+        publish_carried(world, publisher, 3)
+        read(world, reader, seconds=2.0)
+        assert not world.network_of("b").signatures.rejected
+        transport.forge = lambda event: event._replace(
+            document=event.document.replace(b"<id>F<", b"<id>X<")
+        )
+        publish_carried(world, publisher, 5)
+        read(world, reader, seconds=30.0)
+        # Pages of the log bring them.
+        assert sorted(numbers(reader)) == list(range(1, 17)) and reader.gaps == []
+        assert not [each for each in reader.events if b"<id>X<" in each.document]
+        rejected = world.network_of("b").signatures.rejected
+        assert rejected.keys() == {f"the transport of {PATTERN}"}
 
 
 def test_later_events_of_a_revoked_log_are_rejected() -> None:
