@@ -344,7 +344,9 @@ class Network:
         assert self.state is not None
         own = self.state.address
         is_inside = neighbour.node.address.unit == own.unit
-        if not self.signatures.accepts_frame(frame, neighbour.name, is_inside=is_inside):
+        if not self.signatures.accepts_frame(
+            frame, neighbour.name, is_inside=is_inside, version=neighbour.version
+        ):
             return
         validates = self._link_policy.validate_always or not neighbour.trusted
         if validates and frame.event_count and has_transit_ranges(frame, own):

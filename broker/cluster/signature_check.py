@@ -9,12 +9,15 @@ import attrs
 from twisted.logger import Logger
 
 from broker.cluster.traffic.frame import Frame
+from broker.cluster.traffic.version import PROOF_VERSION
 from broker.config.network import NetworkSettings
 from broker.errors import BadSignature, ProtocolError
 from broker.event.flow import origin_of, pattern_of
 from broker.event.place import Mark
+from broker.event.record import proof_of
+from broker.log.logged_event import LoggedEvent
 from broker.rate_limited_log import RateLimitedLog
-from broker.signatures.event_check import ReceivedEvent, check_events
+from broker.signatures.event_check import ReceivedEvent, check_events, find_forged
 
 #: Nodes with a count of their own.
 MOST_SENDERS = 1_024
@@ -55,9 +58,11 @@ class SignatureCheck:
         self.rejected: Counter[str] = Counter()
         """Frames and pages with a forged event, by the node that sent them."""
 
-    def accepts_frame(self, frame: Frame, sender: str, *, is_inside: bool) -> bool:
+    def accepts_frame(
+        self, frame: Frame, sender: str, *, is_inside: bool, version: int = PROOF_VERSION
+    ) -> bool:
         """Return False for a frame with a forged event or a malformed body. `is_inside`: a node of
-        the own cluster, of this name, has sent it."""
+        the own cluster, of this name, has sent it. `version` is that of the link's protocol."""
         if not frame.event_count or not self._must_check(frame.origin, is_inside):
             return True
         try:
@@ -65,7 +70,11 @@ class SignatureCheck:
         except ProtocolError as error:
             self._record_rejected(sender, error)
             return False
-        return self._accepts(frame.origin, events, sender, must_sign=self._policy.must_sign)
+        must_sign = self._policy.must_sign
+        if version < PROOF_VERSION and not must_sign:
+            # Such a link carries no proofs.
+            events = [each for each in events if proof_of(each.record)]
+        return self._accepts(frame.origin, events, sender, must_sign=must_sign)
 
     def accepts_carried(
         self, flow: str, events: Sequence[ReceivedEvent], *, is_inside: bool
@@ -83,6 +92,18 @@ class SignatureCheck:
         Logs of versions without signatures pass.
         """
         return self._accepts(flow, events, sender, must_sign=False)
+
+    def find_forged(
+        self, flow: str, events: Sequence[LoggedEvent], sender: str
+    ) -> list[LoggedEvent]:
+        """Return the forged ones among the events of an archive."""
+        if self.accepts_recovered(flow, events, sender):
+            return []
+        last = self._policy.revoked.get(origin_of(flow))
+        forged = [each for each, _ in find_forged(flow, events, must_sign=False)]
+        return [
+            each for each in events if each in forged or (last is not None and each.mark > last)
+        ]
 
     def _must_check(self, flow: str, is_inside: bool) -> bool:
         policy = self._policy

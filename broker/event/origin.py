@@ -1,27 +1,31 @@
 """Names of origins, each unique to one log for life.
 
-A name begins with the log's start. So a node can tell a new log, of which no event is missing, from
-an old one. The rest is a hash of the start and of the node's public key: nobody else can sign
-events of this origin. Names of earlier versions have random digits there.
+A name has 24 hexadecimal digits: 8 for the log's start, and 16. So a node can tell a new log, of
+which no event is missing, from an old one. In the name of a signed log the first bit is set, and
+the 16 digits are a hash of the start and of the node's public key: nobody else can sign its events.
+Names of earlier versions have random digits there. Nodes of earlier versions know names of this
+length only; a signed log is a new one for them.
+
+A hash of 64 bits is short. Each guess of another key costs a call of scrypt, which needs 2 MiB.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from functools import lru_cache
-from hashlib import sha256
 
-#: Hexadecimal seconds since 1970, and a random part or a hash.
 _TIME_DIGITS = 8
 _RANDOM_DIGITS = 16
-_KEY_DIGITS = 40
 _DOMAIN = b"xmlbroker origin 1\0"
+#: Seconds: 2020, from which signed logs count, for 68 years.
+_SIGNED_SINCE = 1_577_836_800
+_SIGNED = 1 << 31
+#: Of scrypt: some milliseconds, once for each log and key.
+_COST_N, _COST_R = 2**11, 8
 #: Older logs have the random digits alone.
-ORIGIN = re.compile(
-    f"[0-9a-f]{{{_RANDOM_DIGITS}}}|[0-9a-f]{{{_TIME_DIGITS + _RANDOM_DIGITS}}}"
-    f"|[0-9a-f]{{{_TIME_DIGITS + _KEY_DIGITS}}}"
-)
+ORIGIN = re.compile(f"[0-9a-f]{{{_RANDOM_DIGITS}}}|[0-9a-f]{{{_TIME_DIGITS + _RANDOM_DIGITS}}}")
 
 
 def new_origin(now_ms: int, key: bytes | None = None) -> str:
@@ -29,25 +33,31 @@ def new_origin(now_ms: int, key: bytes | None = None) -> str:
 
     `key` is the node's public key; without one, the name is random.
     """
-    start = f"{now_ms // 1000 & 0xFFFFFFFF:0{_TIME_DIGITS}x}"
+    seconds = now_ms // 1000
     if key is None:
-        return start + os.urandom(_RANDOM_DIGITS // 2).hex()
+        return f"{seconds & _SIGNED - 1:0{_TIME_DIGITS}x}{os.urandom(_RANDOM_DIGITS // 2).hex()}"
+    start = f"{_SIGNED | max(0, seconds - _SIGNED_SINCE) & _SIGNED - 1:0{_TIME_DIGITS}x}"
     return start + _hash_of_key(start, key)
 
 
 def origin_start_ms(origin: str) -> int:
     """Return ms since 1970, by the node's clock; 0 for a name without time."""
-    if len(origin) == _RANDOM_DIGITS or not ORIGIN.fullmatch(origin):
+    if len(origin) != _TIME_DIGITS + _RANDOM_DIGITS or not ORIGIN.fullmatch(origin):
         return 0
-    return int(origin[:_TIME_DIGITS], 16) * 1000
+    start = int(origin[:_TIME_DIGITS], 16)
+    return ((start ^ _SIGNED) + _SIGNED_SINCE if start & _SIGNED else start) * 1000
 
 
 def is_signed_origin(origin: str) -> bool:
     """Return True if the name belongs to a key: all events of the log are signed."""
-    return len(origin) == _TIME_DIGITS + _KEY_DIGITS and ORIGIN.fullmatch(origin) is not None
+    return (
+        len(origin) == _TIME_DIGITS + _RANDOM_DIGITS
+        and origin >= "8"
+        and ORIGIN.fullmatch(origin) is not None
+    )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def origin_has_key(origin: str, key: bytes) -> bool:
     """Return True if the name belongs to this public key."""
     start = origin[:_TIME_DIGITS]
@@ -55,4 +65,12 @@ def origin_has_key(origin: str, key: bytes) -> bool:
 
 
 def _hash_of_key(start: str, key: bytes) -> str:
-    return sha256(_DOMAIN + start.encode() + key).hexdigest()[:_KEY_DIGITS]
+    digest = hashlib.scrypt(
+        key,
+        salt=_DOMAIN + start.encode(),
+        n=_COST_N,
+        r=_COST_R,
+        p=1,
+        dklen=_RANDOM_DIGITS // 2,
+    )
+    return digest.hex()

@@ -59,7 +59,7 @@ def build_recovery(
     check = SignatureCheck(policy, clock.seconds) if network is None else network.signatures
     accepts = check.accepts_recovered
     if archive is not None:
-        archive = with_checks(archive, accepts)
+        archive = with_checks(archive, check.find_forged)
     flow_archive = None if archive is None else with_flows(archive, event_log.flows)
     messenger = page_exchange = handover = archive_catch_up = questions = remote_logs = None
     if network is not None:

@@ -17,30 +17,32 @@ from broker.replay.request import ReplayRequest
 
 #: Returns False if one of the events of a flow is forged; the last argument is their sender.
 AcceptEvents: TypeAlias = Callable[[str, Sequence[LoggedEvent], str], bool]
+#: Returns the forged ones among the events of a flow; the last argument is their sender.
+FindForged: TypeAlias = Callable[[str, Sequence[LoggedEvent], str], Sequence[LoggedEvent]]
 #: Of one replay; further forged events are dropped without one.
 MOST_MISSING = 1_024
 _origin = attrgetter("origin")
 
 
-def with_checks(archive: ArchiveAccess, accepts: AcceptEvents) -> ArchiveAccess:
-    return attrs.evolve(archive, replays=_CheckedReplays(archive.replays, accepts))
+def with_checks(archive: ArchiveAccess, find_forged: FindForged) -> ArchiveAccess:
+    return attrs.evolve(archive, replays=_CheckedReplays(archive.replays, find_forged))
 
 
 class _CheckedReplays:
-    def __init__(self, replays: Replays, accepts: AcceptEvents) -> None:
+    def __init__(self, replays: Replays, find_forged: FindForged) -> None:
         self._replays = replays
-        self._accepts = accepts
+        self._find_forged = find_forged
 
     def start_replay(self, request: ReplayRequest) -> Replay:
-        return _CheckedReplay(self._replays.start_replay(request), self._accepts)
+        return _CheckedReplay(self._replays.start_replay(request), self._find_forged)
 
 
 class _CheckedReplay:
     """Implements `broker.recovery.archive_access.Replay`."""
 
-    def __init__(self, replay: Replay, accepts: AcceptEvents) -> None:
+    def __init__(self, replay: Replay, find_forged: FindForged) -> None:
         self._replay = replay
-        self._accepts = accepts
+        self._find_forged = find_forged
         self._missing: list[tuple[str, Mark, Mark]] = []
 
     @property
@@ -59,11 +61,9 @@ class _CheckedReplay:
     def _select(self, events: Sequence[LoggedEvent]) -> Iterator[LoggedEvent]:
         for origin, run in groupby(events, key=_origin):
             found = list(run)
-            if self._accepts(origin, found, "the archive"):
-                yield from found
-                continue
+            forged = self._find_forged(origin, found, "the archive")
             for event in found:
-                if self._accepts(origin, [event], "the archive"):
+                if event not in forged:
                     yield event
                 elif len(self._missing) < MOST_MISSING:
                     before = (event.epoch, event.offset - 1)

@@ -52,9 +52,9 @@ class FakeReplay:
         self.is_cancelled = True
 
 
-def accepts(flow: str, events: Sequence[LoggedEvent], sender: str) -> bool:
+def find(flow: str, events: Sequence[LoggedEvent], sender: str) -> list[LoggedEvent]:
     assert sender == "the archive"
-    return not list(find_forged(flow, events, must_sign=False))
+    return [event for event, _ in find_forged(flow, events, must_sign=False)]
 
 
 def replay_of(*batches: Sequence[LoggedEvent]) -> tuple[Any, FakeReplay]:
@@ -63,7 +63,7 @@ def replay_of(*batches: Sequence[LoggedEvent]) -> tuple[Any, FakeReplay]:
     access = ArchiveAccess(
         cast(Any, replays), cast(Any, None), cast(Any, None), cast(Any, None), 1.0
     )
-    return with_checks(access, accepts).replays.start_replay(cast(Any, None)), fake
+    return with_checks(access, find).replays.start_replay(cast(Any, None)), fake
 
 
 def received(replay: Any) -> list[LoggedEvent]:

@@ -17,7 +17,7 @@ from broker.order_certificates.signing_key import SigningKey
 from broker.signatures.batch_signer import BatchSigner
 from broker.signatures.leaf import PlacedEvent
 from broker.signatures.proof import MOST_LEAVES, decode_proof, encode_proof
-from broker.signatures.verification import ProofChecker
+from broker.signatures.verification import MOST_FOREIGN_KEYS, ProofChecker
 
 KEY, OTHER_KEY = SigningKey.generate(), SigningKey.generate()
 ORIGIN_NAME = new_origin(1_700_000_000_000, KEY.public.raw)
@@ -141,5 +141,23 @@ def test_a_name_belongs_to_one_key() -> None:
     random = new_origin(1_700_000_000_000)
     assert ORIGIN.fullmatch(random) and origin_start_ms(random) == 1_700_000_000_000
     assert not is_signed_origin(random) and not origin_has_key(random, KEY.public.raw)
+    assert not is_signed_origin(new_origin(5_000_000_000_000))
     # The time is part of the hash: another start needs another name.
-    assert not origin_has_key("0" * 8 + ORIGIN_NAME[8:], KEY.public.raw)
+    assert not origin_has_key("8" * 8 + ORIGIN_NAME[8:], KEY.public.raw)
+
+
+def test_few_keys_are_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[bytes] = []
+
+    def count(origin: str, key: bytes) -> bool:
+        hashed.append(key)
+        return origin_has_key(origin, key)
+
+    monkeypatch.setattr("broker.signatures.verification.origin_has_key", count)
+    (event,) = events(1)
+    checker = ProofChecker(ORIGIN_NAME)
+    for _ in range(20):
+        (forged,) = BatchSigner(SigningKey.generate(), ORIGIN_NAME).sign([event])
+        with pytest.raises(BadSignature):
+            checker.check(event, forged)
+    assert len(hashed) == MOST_FOREIGN_KEYS
