@@ -70,11 +70,8 @@ class SignatureCheck:
         except ProtocolError as error:
             self._record_rejected(sender, error)
             return False
-        must_sign = self._policy.must_sign
-        if version < PROOF_VERSION and not must_sign:
-            # Such a link carries no proofs.
-            events = [each for each in events if proof_of(each.record)]
-        return self._accepts(frame.origin, events, sender, must_sign=must_sign)
+        checked = self._with_proofs(events, version)
+        return self._accepts(frame.origin, checked, sender, must_sign=self._policy.must_sign)
 
     def accepts_carried(
         self, flow: str, events: Sequence[ReceivedEvent], *, is_inside: bool
@@ -86,11 +83,19 @@ class SignatureCheck:
         sender = f"the transport of {pattern_of(flow)}"
         return self._accepts(flow, events, sender, must_sign=self._policy.must_sign)
 
-    def accepts_recovered(self, flow: str, events: Sequence[ReceivedEvent], sender: str) -> bool:
-        """Return False for events of a log or an archive of which one is forged.
+    def accepts_recovered(
+        self,
+        flow: str,
+        events: Sequence[ReceivedEvent],
+        sender: str,
+        version: int = PROOF_VERSION,
+    ) -> bool:
+        """Return False for events of a log or an archive of which one is forged. `version` is that
+        of the sender's protocol.
 
         Logs of versions without signatures pass.
         """
+        events = self._with_proofs(events, version)
         return self._accepts(flow, events, sender, must_sign=False)
 
     def find_forged(
@@ -104,6 +109,14 @@ class SignatureCheck:
         return [
             each for each in events if each in forged or (last is not None and each.mark > last)
         ]
+
+    def _with_proofs(
+        self, events: Sequence[ReceivedEvent], version: int
+    ) -> Sequence[ReceivedEvent]:
+        """Return the events to check: earlier versions send no proofs."""
+        if version >= PROOF_VERSION or self._policy.must_sign:
+            return events
+        return [each for each in events if proof_of(each.record)]
 
     def _must_check(self, flow: str, is_inside: bool) -> bool:
         policy = self._policy

@@ -15,8 +15,6 @@ from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_access import ArchiveAccess, Replay, Replays
 from broker.replay.request import ReplayRequest
 
-#: Returns False if one of the events of a flow is forged; the last argument is their sender.
-AcceptEvents: TypeAlias = Callable[[str, Sequence[LoggedEvent], str], bool]
 #: Returns the forged ones among the events of a flow; the last argument is their sender.
 FindForged: TypeAlias = Callable[[str, Sequence[LoggedEvent], str], Sequence[LoggedEvent]]
 #: Of one replay; further forged events are dropped without one.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
+from typing import TypeAlias
 
 import msgspec
 from twisted.internet.defer import Deferred
@@ -19,9 +20,8 @@ from broker.cluster.traffic.version import FLOW_VERSION, PROOF_VERSION, record_f
 from broker.errors import BadSignature, BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
-from broker.log.logged_event import events_with_fields
+from broker.log.logged_event import LoggedEvent, events_with_fields
 from broker.matching.query.query import Query
-from broker.recovery.checked_archive import AcceptEvents
 from broker.recovery.log_page_reader import LogPageReader, LogPageRequest, Page
 from broker.recovery.messages import (
     EVERYTHING_LOGGED,
@@ -38,6 +38,11 @@ TIMEOUT = 15.0
 RETRY_AFTER = 3.0
 #: More requests are refused.
 MAX_WAITING = 1_024
+
+
+#: Returns False if one of the events of a flow is forged. The others are the name of the node
+#: that sent them, and the version of its protocol.
+AcceptEvents: TypeAlias = Callable[[str, Sequence[LoggedEvent], str, int], bool]
 
 
 class PageExchange:
@@ -89,8 +94,10 @@ class PageExchange:
         raise PeerSilent(f"{node} sent no page in {TIMEOUT:g} seconds")
 
     def _check_page(self, node: Address, page: Page) -> Page:
+        is_earlier = self._messenger.lacks_version(node, PROOF_VERSION)
+        version = FLOW_VERSION if is_earlier else PROOF_VERSION
         for origin, run in groupby(page.events, key=attrgetter("origin")):
-            if not self._accepts(origin, list(run), node.node):
+            if not self._accepts(origin, list(run), node.node, version):
                 raise BadSignature(f"{node} sent a forged event of the log {origin}")
         return page
 

@@ -45,10 +45,9 @@ class HeldEvents:
     def to_batch(self) -> FlowBatch:
         return FlowBatch(self.flow, self.origin_node, self.after, self.upto, self.events)
 
-    def to_payload(self, records: Sequence[bytes]) -> Payload:
-        """Return the payload of the message, with records that have no entries."""
-        marks, _, documents, levels = zip(*self.events, strict=True)
-        events = list(map(CarriedEvent, marks, records, documents, levels))
+    def to_payload(self) -> Payload:
+        """Return the payload of the message: records have proofs, and no entries."""
+        events = [event.with_annotation(b"") for event in self.events]
         return Payload(pattern_of(self.flow), self.origin_node, self.after, self.upto, events)
 
     def cut(self, count: int) -> tuple[HeldEvents, HeldEvents]:

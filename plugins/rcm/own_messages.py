@@ -33,8 +33,6 @@ class _Stamped(NamedTuple):
     time: int
     """Of the first stamp; 0 if that is not known."""
     marks: list[Mark]
-    records: list[bytes]
-    """Without the entries."""
 
     def ends_before(self, number: int, time: int) -> bool:
         """Return whether another event follows at once."""
@@ -43,9 +41,9 @@ class _Stamped(NamedTuple):
 
     def cut(self, count: int) -> tuple[_Stamped, _Stamped]:
         """Return the first events, and the others."""
-        number, time, marks, records = self
-        first = _Stamped(number, time, marks[:count], records[:count])
-        return first, _Stamped(number + count, time + count, marks[count:], records[count:])
+        number, time, marks = self
+        first = _Stamped(number, time, marks[:count])
+        return first, _Stamped(number + count, time + count, marks[count:])
 
 
 def _first_mark(stamped: _Stamped) -> Mark:
@@ -88,18 +86,16 @@ class OwnMessages:
             return []
         number, stamp, count = self._core.stamp(len(events), at)
         time = 0 if stamp is None else stamp.time
-        marks, records = [event.mark for event in events], [event.record for event in events]
+        marks = [event.mark for event in events]
         newest = self._stamped[-1] if self._stamped else None
         if not self._core.has_runs:
             self._stamped += [
-                _Stamped(number + index, 0, [mark], [record])
-                for index, (mark, record) in enumerate(zip(marks, records, strict=True))
+                _Stamped(number + index, 0, [mark]) for index, mark in enumerate(marks)
             ]
         elif newest is not None and newest.ends_before(number, time):
             newest.marks.extend(marks)
-            newest.records.extend(records)
         else:
-            self._stamped.append(_Stamped(number, time, marks, records))
+            self._stamped.append(_Stamped(number, time, marks))
         id = MessageId(self._site, self._incarnation, number)
         return self._entries.encode(id, stamp, self._entries.bound_of(self._site), count)
 
@@ -125,7 +121,7 @@ class OwnMessages:
             if stamped is not None:
                 run = list(events[begin:end])
                 held = HeldEvents(batch.flow, batch.origin_node, after, upto, run, has_entry=True)
-                payload = encode_payload(held.to_payload(stamped.records))
+                payload = encode_payload(held.to_payload())
                 self._committed[stamped.number] = held, payload
             after, begin = upto, end
         return self._release(at)
@@ -144,7 +140,7 @@ class OwnMessages:
         before, stamped = stamped.cut(index)
         count = size = 0
         for event, other in zip(events[begin : begin + MOST_EVENTS], stamped.marks, strict=False):
-            size += len(event.document) + len(stamped.records[count]) + EVENT_BYTES
+            size += len(event.document) + len(event.record) + EVENT_BYTES
             if event.mark != other or (count and size > MOST_RUN_BYTES):
                 break
             count += 1

@@ -58,6 +58,9 @@ class Messenger:
     def supports_version(self, address: Address, version: int) -> bool:
         return version <= self.version
 
+    def lacks_version(self, address: Address, version: int) -> bool:
+        return False
+
     def next_request_number(self) -> int:
         return 100 + len(self.sent)
 
@@ -191,10 +194,10 @@ def test_a_page_has_only_events_cleared_for_the_route(clearance: int) -> None:
 
 def test_a_page_with_a_forged_event_is_no_answer() -> None:
     _, asked, _ = exchange(HERE, Clock())
-    checked: list[tuple[str, int, str]] = []
+    checked: list[tuple[str, int, str, int]] = []
 
-    def accepts(flow: str, events: Sequence[LoggedEvent], sender: str) -> bool:
-        checked.append((flow, len(events), sender))
+    def accepts(flow: str, events: Sequence[LoggedEvent], sender: str, version: int) -> bool:
+        checked.append((flow, len(events), sender, version))
         return flow == "o" * 16
 
     asker = PageExchange(
@@ -205,7 +208,7 @@ def test_a_page_with_a_forged_event_is_no_answer() -> None:
     events = [logged(origin * 16, 1, 1, "p", 1) for origin in "oox"]
     chunks = pack_events(events)
     asked.deliver(PageFetched(HERE, THERE, 9, asked.sent[0].request, chunks=chunks))
-    assert checked == [("o" * 16, 2, THERE.node), ("x" * 16, 1, THERE.node)]
+    assert checked == [("o" * 16, 2, THERE.node, 4), ("x" * 16, 1, THERE.node, 4)]
     assert failed[0].check(BadSignature)
 
 

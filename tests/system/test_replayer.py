@@ -115,7 +115,7 @@ def test_bad_and_too_large_requests_raise_typed_errors(node: StartedReplayer) ->
 
 def test_full_disk_is_reported_as_overload(archive: str, tmp_path: Path) -> None:
     """Recovery waits at an overload; an engine error would end it."""
-    with mounted_tmpfs(tmp_path / "disk", "size=32k") as disk:
+    with mounted_tmpfs(tmp_path / "disk", "size=48k") as disk:
         with StartedReplayer(archive, disk, "--engine", "local") as node:
             node.send(messages.Replay(1, ReplayRequest(">", "true()").to_wire()))
             while not isinstance(failed := node.receive(), messages.Failed):

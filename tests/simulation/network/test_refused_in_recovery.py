@@ -37,6 +37,8 @@ DEEP += b"</flightleg></flight>"
 def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     spoken = tuple(range(1, request.param + 1))
     monkeypatch.setattr("broker.cluster.network_factory.PROTOCOL_VERSIONS", spoken)
+    # Such nodes sign nothing.
+    monkeypatch.setattr("broker.node.log_opening.load_node_key", lambda _: None)
     yield request.param
 
 
