@@ -339,15 +339,13 @@ class Network:
                 self.driver.call(self.state.receive_message, neighbour.name, message)
 
     def _receive_frame(self, frame: Frame, neighbour: Neighbour) -> None:
-        if frame.intervals:
-            self.event_log.put_flow(frame.origin, tuple(frame.intervals))
         assert self.state is not None
         own = self.state.address
         is_inside = neighbour.node.address.unit == own.unit
-        if not self.signatures.accepts_frame(
-            frame, neighbour.name, is_inside=is_inside, version=neighbour.version
-        ):
+        if not self.signatures.accepts_frame(frame, neighbour.name, is_inside, neighbour.version):
             return
+        if frame.intervals:
+            self.event_log.put_flow(frame.origin, tuple(frame.intervals))
         validates = self._link_policy.validate_always or not neighbour.trusted
         if validates and frame.event_count and has_transit_ranges(frame, own):
             self.driver.relay_ingest.validate_frame(frame, self.driver.send_frame)
@@ -361,7 +359,7 @@ class Network:
     def receive_group_frame(self, data: bytes) -> None:
         """Raises `ProtocolError`."""
         frame = frames.decode_frame(data)
-        accepted = self.signatures.accepts_frame(frame, "a member of the group", is_inside=True)
+        accepted = self.signatures.accepts_frame(frame, "the group", is_inside=True)
         if accepted and self.traffic is not None:
             self.driver.call(self.traffic.receive_group_frame, frame)
 

@@ -72,7 +72,7 @@ class NodeMessenger:
         member = state.map.members().get(address.node)
         return member is not None and version in member.versions
 
-    def lacks_version(self, address: Address, version: int) -> bool:
+    def has_earlier_protocol(self, address: Address, version: int) -> bool:
         """Return True for a known member of the cluster that does not speak a version."""
         state = self._network.state
         if state is None or address.unit != state.address.unit:

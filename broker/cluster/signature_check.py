@@ -59,7 +59,7 @@ class SignatureCheck:
         """Frames and pages with a forged event, by the node that sent them."""
 
     def accepts_frame(
-        self, frame: Frame, sender: str, *, is_inside: bool, version: int = PROOF_VERSION
+        self, frame: Frame, sender: str, is_inside: bool, version: int = PROOF_VERSION
     ) -> bool:
         """Return False for a frame with a forged event or a malformed body. `is_inside`: a node of
         the own cluster, of this name, has sent it. `version` is that of the link's protocol."""

@@ -94,7 +94,7 @@ class PageExchange:
         raise PeerSilent(f"{node} sent no page in {TIMEOUT:g} seconds")
 
     def _check_page(self, node: Address, page: Page) -> Page:
-        is_earlier = self._messenger.lacks_version(node, PROOF_VERSION)
+        is_earlier = self._messenger.has_earlier_protocol(node, PROOF_VERSION)
         version = FLOW_VERSION if is_earlier else PROOF_VERSION
         for origin, run in groupby(page.events, key=attrgetter("origin")):
             if not self._accepts(origin, list(run), node.node, version):

@@ -58,7 +58,7 @@ class Messenger:
     def supports_version(self, address: Address, version: int) -> bool:
         return version <= self.version
 
-    def lacks_version(self, address: Address, version: int) -> bool:
+    def has_earlier_protocol(self, address: Address, version: int) -> bool:
         return False
 
     def next_request_number(self) -> int:
