@@ -120,11 +120,17 @@ class NetworkSettings:
         SecurityLevel.MED,
         "Highest security level of events on a link to an unauthenticated node.",
     )
+    sign_earlier_log: bool = setting(
+        value_kind.BOOLEAN,
+        False,
+        "Whether the own log takes a new name at the next start, if it began in a version without "
+        "signatures: then its events are signed.",
+    )
     require_signatures: bool = setting(
         value_kind.BOOLEAN,
         False,
-        "Whether events of logs that began without signatures are rejected too. The own log then "
-        "takes a new name at the next start, if it is one of them.",
+        "Whether live events of logs that began without signatures are rejected. Implies "
+        "sign_earlier_log.",
     )
     revoked_logs: tuple[Place, ...] = setting(
         value_kind.list_of(value_kind.PLACE, most=1_000),

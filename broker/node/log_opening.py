@@ -46,7 +46,10 @@ def open_event_log(
             retention,
             sync=log.sync,
             wall_clock=wall_clock,
-            own_key=OwnKey(load_node_key(settings.node.data), settings.network.require_signatures),
+            own_key=OwnKey(
+                load_node_key(settings.node.data),
+                settings.network.sign_earlier_log or settings.network.require_signatures,
+            ),
         ),
         clock=clock,
         wall_clock=wall_clock,

@@ -236,3 +236,43 @@ def test_later_events_of_a_revoked_log_are_rejected() -> None:
         read(world, third, seconds=3.0)
         assert third.events == [] and len(reader.events) == 6
         assert set(world.network_of("c").signatures.rejected) == {"b"}
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_logs_without_signatures_take_new_names_and_lose_nothing(
+    order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network whose logs began unsigned is restarted twice, node by node."""
+    with NetworkWorld(1) as world:
+        with monkeypatch.context() as earlier:
+            earlier.setattr("broker.node.log_opening.load_node_key", lambda _: None)
+            world.add("a", "one")
+            world.add("b", "two", gateways=["a"])
+        world.run(4.0)
+        names = {name: world[name].event_log.origin for name in "ab"}
+        publisher = Publisher(world.client("publisher", "a"))
+        reader = Reader(world, world.client("reader", "b"), durable="d")
+        world.run_until(lambda: reader.is_flowing)
+        publish(world, publisher, 5)
+        read(world, reader)
+        for is_strict in (False, True):
+            for name in order:
+                world.stop(name)
+                publish(world, publisher, 2)
+                process = world._processes[name]
+                network = attrs.evolve(
+                    process.settings.network, sign_earlier_log=True, require_signatures=is_strict
+                )
+                process.settings = attrs.evolve(process.settings, network=network)
+                world.start(name)
+                read(world, reader, seconds=10.0)
+                publish(world, publisher, 3)
+                read(world, reader, seconds=20.0)
+        assert all(is_signed_origin(world[name].event_log.origin) for name in "ab")
+        assert names["a"] != world["a"].event_log.origin
+        read(world, reader, seconds=60.0)
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        read(world, reader, seconds=20.0)
+        found = sorted(each.event_id.sequence_number for each in reader.events)
+        assert found == list(range(1, publisher.published + 1))
+        assert reader.gaps == []
