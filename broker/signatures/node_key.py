@@ -10,6 +10,11 @@ from broker.order_certificates.signing_key import SigningKey
 FILE_NAME = "node.key"
 
 
+def has_node_key(data: Path) -> bool:
+    """Return True if a node with this data folder has signed events."""
+    return (data / FILE_NAME).exists()
+
+
 def load_node_key(data: Path) -> SigningKey:
     """Return the key of the node with this data folder; make one at its first start.
 

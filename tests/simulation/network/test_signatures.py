@@ -12,13 +12,16 @@ from broker.cluster.address import Address
 from broker.cluster.replicas.page_frame import make_page_frame
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.frame_range import Range
+from broker.config.network import NetworkSettings
 from broker.event.origin import is_signed_origin
 from broker.event.record import proof_of, with_proof
+from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.streams.contract import CarriedEvent
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulated_reader import Reader, read
+from broker.testing.simulation import World
 from tests.simulation.network.bad_peer import BadPeer
 from tests.simulation.network.other_transport import OtherTransport
 from tests.simulation.network.test_bad_peers import ONE, check_delivery, frame, two_nodes
@@ -276,3 +279,26 @@ def test_logs_without_signatures_take_new_names_and_lose_nothing(
         found = sorted(each.event_id.sequence_number for each in reader.events)
         assert found == list(range(1, publisher.published + 1))
         assert reader.gaps == []
+
+
+def are_signed(world: World | NetworkWorld, log: EventLog) -> list[bool]:
+    return [bool(proof_of(each.record)) for each in world.wait(log.read(1, 99, 1 << 20))]
+
+
+def test_a_node_alone_signs_nothing_unless_it_has_signed_before() -> None:
+    with World(1) as alone:
+        publisher = Publisher(alone.client("p"))
+        publisher.publish()
+        alone.run(2.0)
+        assert are_signed(alone, alone.node.event_log) == [False]
+    with NetworkWorld(1) as world:
+        world.add("a", "one")
+        process = world._processes["a"]
+        for incarnation in (1, 2):
+            publisher = Publisher(world.client("p", "a", incarnation=incarnation))
+            publisher.publish()
+            world.run(2.0)
+            assert are_signed(world, world["a"].event_log) == [True] * incarnation
+            process.settings = attrs.evolve(process.settings, network=NetworkSettings())
+            world.stop("a")
+            world.start("a")
