@@ -1,4 +1,4 @@
-"""Events above the level that clear text may carry stay in this process (X12, T37)."""
+"""Guard of a client: it sends no high event over clear text to another machine (X12, T37)."""
 
 from __future__ import annotations
 

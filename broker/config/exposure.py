@@ -1,4 +1,4 @@
-"""Settings that let others read more than their rights: warnings at the start of a node."""
+"""Warnings at the start of a node about settings and file modes that expose events."""
 
 from __future__ import annotations
 
