@@ -70,6 +70,8 @@ class SignatureCheck:
         except ProtocolError as error:
             self._record_rejected(sender, error)
             return False
+        # They are decoded once.
+        frame.cache_events(events)
         checked = self._with_proofs(events, version)
         return self._accepts(frame.origin, checked, sender, must_sign=self._policy.must_sign)
 

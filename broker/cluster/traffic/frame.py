@@ -75,7 +75,7 @@ class Frame:
     _events: Sequence[CarriedEvent] | None = attrs.field(init=False, default=None)
 
     def cache_events(self, events: Sequence[CarriedEvent]) -> None:
-        """Keep the events of a frame that this node has made: they need not be decoded."""
+        """Keep the events of a frame that this node has made or decoded already."""
         self._events = events
 
     @property
