@@ -12,6 +12,7 @@ from broker.cli.order_format import order_as_content, order_as_text
 from broker.cli.terminal import json_line, one_line
 from broker.client.merged import MergedEvent
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
+from broker.event.gap_reason import RETENTION, UNREACHABLE
 from broker.event.merging.held_event import MissingNumbers
 from broker.event.site_notice import MissingMessages, MovedMessages, SiteStatus
 from broker.printable import printable
@@ -87,7 +88,8 @@ def clock_time(timestamp: int) -> str:
 _REASONS: Final = {
     "slow": "dropped, because this subscriber or its node was too slow",
     "coalesced": "replaced by newer ones, because this subscriber or its node was too slow",
-    "retention": "no longer in the node's log",
+    RETENTION: "no longer in the node's log",
+    UNREACHABLE: "at a node that can not be reached",
 }
 
 

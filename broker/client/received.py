@@ -72,6 +72,7 @@ class Gap:
     """`slow`: the subscriber's queue was full. `coalesced`: newer events replaced them in the
     queue. `retention`: the node's log has expired
     them, and no other source could be asked. `lost`: no source has them.
+    `unreachable`: the node that has them did not come back in time.
     """
 
 

@@ -208,9 +208,9 @@ class ClusterDriver:
         if self.traffic is not None:
             self.call(self.traffic.receive_frame, frame)
 
-    def give_up_range(self, origin: str, after: Mark, upto: Mark) -> None:
+    def give_up_range(self, origin: str, after: Mark, upto: Mark, reason: str) -> None:
         if self.traffic is not None:
-            self.call(self.traffic.skip_lost_range, origin, after, upto)
+            self.call(self.traffic.skip_lost_range, origin, after, upto, reason)
 
     def open_if_active(self) -> None:
         if self.traffic is not None and not self.local_interest.is_reactivating:

@@ -137,7 +137,7 @@ class OrderedRanges:
                     assert end is not None
                     span = Range(received.range.destination, cursor, end, lost_upto)
                     frame = make_local_frame(flow, received.frame.origin_node, span, events)
-                    part = ReceivedRange(span, frame, 0, received.is_lost)
+                    part = ReceivedRange(span, frame, 0, received.loss_reason)
                     self._add_received(part, cursor, part_settled)
                     cursor = end
         except BrokerError as error:
@@ -303,4 +303,4 @@ class OrderedRanges:
 
 def _without_events(received: ReceivedRange, span: Range) -> ReceivedRange:
     frame = make_local_frame(received.frame.origin, received.frame.origin_node, span, ())
-    return ReceivedRange(span, frame, 0, received.is_lost, received.is_carried)
+    return ReceivedRange(span, frame, 0, received.loss_reason, received.is_carried)

@@ -18,6 +18,7 @@ from broker.cluster.relayed_types import RelayedTypes
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError, LogUnavailable, ProtocolError
+from broker.event.gap_reason import LOST, RETENTION
 from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder, placeholder_code
 from broker.ingest.quarantine import Quarantine
@@ -146,7 +147,7 @@ class RelayIngest:
 
     def report_start(self, origin: str, mark: Mark) -> None:
         """Report the start as a gap: clients may come from nodes with earlier events."""
-        self._report_gap(origin, (0, 0), mark, "lost")
+        self._report_gap(origin, (0, 0), mark, LOST)
 
     def validate_frame(self, frame: Frame, checked: Callable[[Frame], None]) -> None:
         """Validate a transit frame (K28); placeholders replace invalid events.
@@ -344,7 +345,7 @@ class RelayIngest:
             if range_.dropped and unavailable_upto == range_.unavailable_upto:
                 self._report_dropped(frame.origin, cursor, unavailable_upto, range_.dropped)
             elif unavailable_upto is not None:
-                reason = "lost" if job.received_range.is_lost else "retention"
+                reason = job.received_range.loss_reason or RETENTION
                 self._report_gap(frame.origin, cursor, unavailable_upto, reason)
             elif begins:
                 self.report_start(frame.origin, range_.after)

@@ -61,9 +61,9 @@ class RemoteOrigins:
             range_ = Range(own, after, upto, is_unfiltered=True)
             self._network.driver.send_frame(make_page_frame(origin, own, [range_], events))
 
-    def report_lost(self, origin: str, after: Mark, upto: Mark) -> None:
-        """Report that no node has the events in (after, upto]."""
-        self._network.driver.give_up_range(origin, after, upto)
+    def give_up_range(self, origin: str, after: Mark, upto: Mark, reason: str) -> None:
+        """Continue behind (after, upto]. Subscriptions of this node get a gap with the reason."""
+        self._network.driver.give_up_range(origin, after, upto, reason)
 
     def list_origins(self) -> Collection[str]:
         log = self._network.event_log

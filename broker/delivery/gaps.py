@@ -12,6 +12,7 @@ from broker.delivery.backlog import Backlog
 from broker.delivery.delivery_sender import SessionWriter
 from broker.delivery.feed import Feed, FeedState, UnavailableRange
 from broker.delivery.recovery_contract import ActiveRecovery, MarkRange
+from broker.event.gap_reason import RETENTION
 from broker.event.place import Mark
 from broker.log.damage import Span
 from broker.log.event_log import EventLog
@@ -44,7 +45,7 @@ class GapRecovery:
     def recover_trimmed(self, feed: Feed) -> bool:
         """Recover all events up to now, or return False. A shorter range could be overtaken by
         retention at once."""
-        return self._start_recovery(feed, self._log.end_position(), "retention", archived=True)
+        return self._start_recovery(feed, self._log.end_position(), RETENTION, archived=True)
 
     def _start_recovery(
         self, feed: Feed, upto: Mapping[str, Mark], reason: str, *, archived: bool
@@ -132,7 +133,7 @@ class GapRecovery:
             reported = max(reported, feed.active_from.get(unavailable.origin, _BEFORE_ALL))
         # Without earlier events of an origin, a subscription does not miss events before this
         # node's start with the origin.
-        begins = unavailable.after == _BEFORE_ALL and unavailable.reason == "lost"
+        begins = unavailable.after == _BEFORE_ALL and unavailable.reason != RETENTION
         is_expected = reported > _BEFORE_ALL or not begins
         is_missing = is_expected and reported[1] < unavailable.last[1]
         if not (is_missing and feed.is_accepted and feed.is_active):
@@ -153,7 +154,7 @@ class GapRecovery:
         feed.reported_marks[origin] = max(last, feed.reported_marks.get(origin, _BEFORE_ALL))
         first = (max(after[0], 1), after[1] + 1)
         count = last[1] - after[1]
-        if reason == "retention":
+        if reason == RETENTION:
             feed.outcomes.gone += count
         self._writer.send_message(Gap(feed.number, origin, first, last, count, reason))
 
@@ -187,7 +188,7 @@ def find_retention_gaps(
             first=(max(mark[0], 1), mark[1] + 1),
             last=since[origin],
             count=since[origin][1] - mark[1],
-            reason="retention",
+            reason=RETENTION,
         )
         for origin, mark in marks.items()
         # An epoch may have begun without events.

@@ -39,6 +39,8 @@ class LogSource:
         self._is_cancelled = False
         self._answered_origins: set[str] = set()
         """Origins sent completely by their own nodes."""
+        self._unawaited_origins: set[str] = set()
+        """Origins of which no node that has answered has the log."""
         self._available_from: dict[str, set[Mark]] = {}
         """By origin without a complete log, marks after which some log is complete."""
         self.missing_ranges: list[tuple[str, Mark, Mark]] = []
@@ -192,7 +194,13 @@ class LogSource:
 
     def mark_log_lost(self, origin: str) -> None:
         """Do not wait for a log that no node has."""
-        self._answered_origins.add(origin)
+        self._unawaited_origins.add(origin)
+
+    def is_unanswered(self, origin: str) -> bool:
+        """Return True if another node has the log, and has not sent all that it has."""
+        is_own = origin_of(origin) == self._context.own_origin
+        has_network = self._context.page_exchange is not None
+        return has_network and not is_own and origin not in self._answered_origins
 
     def unreachable_origins(self) -> list[str]:
         """Return origins with a known remainder whose own node has not answered."""
@@ -202,6 +210,7 @@ class LogSource:
             if upto is not None
             and origin_of(origin) != self._context.own_origin
             and origin not in self._answered_origins
+            and origin not in self._unawaited_origins
         ]
 
     async def _read_log(self, origin: str, wanted: MarkRange) -> AsyncIterator[Page]:

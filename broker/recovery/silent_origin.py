@@ -1,9 +1,9 @@
 """Recovery of events of a silent origin from other nodes (`docs/protocols/recovery.md`).
 
-Those nodes have logged only events that their subscriptions needed. So a missing range is a loss
+Those nodes have logged only events that their subscriptions needed. So a missing range is given up
 only if all nodes, among them that of the origin, have answered and none has the origin's log. Until
 then nothing behind it is ingested, since the origin's node may return. After a day its return is
-not awaited.
+not awaited. Giving up concerns this node alone: its subscriptions get a gap.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import attrs
 from twisted.logger import Logger
 
 from broker.cluster.known_peers import PEER_EXPIRY
+from broker.event.gap_reason import UNREACHABLE
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_access import ArchiveAccess
@@ -37,8 +38,8 @@ class SilentOriginFlows(OriginFlows, Protocol):
     def reachable_nodes(self) -> Collection[str]:
         """Return the reachable nodes of the cluster, and the neighbouring clusters."""
 
-    def report_lost(self, origin: str, after: Mark, upto: Mark) -> None:
-        """Report that no node has events in (after, upto]."""
+    def give_up_range(self, origin: str, after: Mark, upto: Mark, reason: str) -> None:
+        """Continue behind (after, upto]. Subscriptions of this node get a gap with the reason."""
 
 
 @attrs.frozen
@@ -163,7 +164,7 @@ class SilentOriginRecovery:
             if ends:
                 end = upto if event is None else (event.mark[0], event.offset - 1)
                 if has_places_between(after, end):
-                    if not survey.is_complete or not await self._report_lost(origin, after, end):
+                    if not survey.is_complete or not await self._give_up(origin, after, end):
                         return
                     after = reached = end
             if event is None:
@@ -182,7 +183,7 @@ class SilentOriginRecovery:
         self.events_found += len(events)
         return await wait_until_logged(self._flows, self._context, origin, upto)
 
-    async def _report_lost(self, origin: str, after: Mark, upto: Mark) -> bool:
+    async def _give_up(self, origin: str, after: Mark, upto: Mark) -> bool:
         if self._flows.position_of(origin) != after:
             return False
         self.places_lost += upto[1] - after[1]
@@ -192,5 +193,5 @@ class SilentOriginRecovery:
             after=f"{after[0]}:{after[1]}",
             upto=f"{upto[0]}:{upto[1]}",
         )
-        self._flows.report_lost(origin, after, upto)
+        self._flows.give_up_range(origin, after, upto, UNREACHABLE)
         return await wait_until_logged(self._flows, self._context, origin, upto)

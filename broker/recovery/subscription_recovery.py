@@ -16,6 +16,7 @@ from broker.archive.interval import Interval, Intervals, difference, has_branche
 from broker.delivery.recovery_contract import LostRange, RecoveryRequest
 from broker.errors import BrokerError
 from broker.event.flow import origin_of
+from broker.event.gap_reason import LOST, UNREACHABLE
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_source import MAX_LAST, ArchiveSource
@@ -27,7 +28,7 @@ from broker.recovery.planner import OWN_LOG, PlanStep, RemainingRanges, plan_ste
 from broker.replay.engine.contract import MissingRange
 from broker.transport.sleep import sleep
 
-UNREACHABLE = "cut off"
+WAITING = "cut off"
 
 
 class SubscriptionRecovery:
@@ -162,7 +163,10 @@ class SubscriptionRecovery:
         return upto[0], branch[1]
 
     def _as_losses(self, origin: str, intervals: Iterable[Interval]) -> list[LostRange]:
-        return [LostRange(origin, *each, self._missed.gap_reason) for each in intervals]
+        reason = self._missed.gap_reason
+        if reason == LOST and self._log_source.is_unanswered(origin):
+            reason = UNREACHABLE
+        return [LostRange(origin, *each, reason) for each in intervals]
 
     @property
     def client_id(self) -> str:
@@ -324,7 +328,7 @@ class SubscriptionRecovery:
             cut_off = self._log_source.unreachable_origins()
             if not cut_off or context.page_exchange is None:
                 return
-            self.stage = UNREACHABLE
+            self.stage = WAITING
             await sleep(context.clock, POLL_INTERVAL)
             if any(context.origin_nodes(origin) for origin in cut_off):
                 async for events in self._log_source.read_origin_logs(archive_follows=False):

@@ -15,6 +15,7 @@ from twisted.internet.task import Clock
 from broker.cluster.known_peers import PEER_EXPIRY
 from broker.cluster.network_question import GatheredAnswers
 from broker.errors import NotConnected
+from broker.event.gap_reason import UNREACHABLE
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_access import Coverage
@@ -76,8 +77,8 @@ class Flows:
         self.pages.append(len(events))
         self.out += [each.offset for each in events]
 
-    def report_lost(self, origin: str, after: Mark, upto: Mark) -> None:
-        assert self.marks[origin] == after
+    def give_up_range(self, origin: str, after: Mark, upto: Mark, reason: str) -> None:
+        assert self.marks[origin] == after and reason == UNREACHABLE
         self.marks[origin] = upto
         self.out.append((after[1] + 1, upto[1]))
 

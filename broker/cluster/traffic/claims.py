@@ -36,7 +36,7 @@ class Claims:
         span = received.range
         is_complete = received.is_carried or received.is_copy or span.is_unfiltered
         upto = min(self.unclaimed_upto(received.frame.origin), span.upto)
-        if is_complete or received.is_lost or upto <= span.after:
+        if is_complete or received.loss_reason or upto <= span.after:
             return received
         first = span.first_after or span.after
         rest = Range(span.destination, upto, span.upto, first_after=first)

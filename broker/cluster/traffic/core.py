@@ -30,18 +30,16 @@ from broker.cluster.traffic.frame_merge import merge_frames
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.ingress import Ingress
 from broker.cluster.traffic.known_histories import KnownHistories
+from broker.cluster.traffic.lost_logs import LostLogs
 from broker.cluster.traffic.messages import LogLost, PageRequest, RoutedMessage
 from broker.cluster.traffic.own_senders import OwnSenders
 from broker.cluster.traffic.page_readers import PageReaders
 from broker.cluster.traffic.received_range import ReceivedRange, ReceiverEffect, RequestPage
 from broker.cluster.traffic.receiver import Receiver
-from broker.cluster.traffic.sender import OriginSender, OutgoingEvent
+from broker.cluster.traffic.sender import OutgoingEvent
 from broker.event.flow import NO_FLOWS, FlowInterval, is_default_flow, origin_of
 from broker.event.place import Mark, NamedHistory
 from broker.streams.contract import CarriedEvent
-
-#: Seconds without a frame of an unknown origin: its disk may return, or a replica be announced.
-LOST_REPORT_DELAY = 30.0
 
 
 class Traffic:
@@ -77,11 +75,11 @@ class Traffic:
         )
         self._ingress = Ingress(state.destinations_inside)
         self._readers = PageReaders()
-        self._started_at: float | None = None
         self._incarnations: dict[str, int] = {}
         self._cuts: dict[str, Mark] = {}
         self._newest_cuts: dict[str, Mark] = {}
         self.receiver = Receiver(log_coverage, patience, start_of, histories, may_drop, claims)
+        self._lost = LostLogs(state, self.receiver)
         self.counts = TrafficCounts()
 
     @property
@@ -130,8 +128,7 @@ class Traffic:
 
     def update_destinations(self, now: float) -> None:
         """Call this when the map changed, or nodes restarted."""
-        if self._started_at is None:
-            self._started_at = now
+        self._lost.record_start(now)
         restarted = self._restarted_members()
         self.senders.set_destinations(self._state.destinations(), restarted)
         self._ingress.update_destinations(restarted)
@@ -243,10 +240,12 @@ class Traffic:
             return self._send_message(message)
         if isinstance(message, PageRequest):
             if message.origin not in self.senders:
-                return self._answer_unknown_origin(message, now)
+                self.counts.unknown += 1
+                answer = self._lost.answer_unknown_origin(message, now)
+                return [] if answer is None else self._send_message(answer)
             return self._accept_request(message, now)
         if isinstance(message, LogLost):
-            return self._skip_lost(message.origin, message.upto, message.source, now)
+            return self._as_traffic_effects(self._lost.skip_reported(message, now))
         return [DeliverMessage(message)]
 
     def send_page(
@@ -276,35 +275,11 @@ class Traffic:
         ranges = [*(span for span, _ in page[:-1]), last]
         return self.send_frame(sender.make_frame(ranges, frame_events, levels, runs))
 
-    def _answer_unknown_origin(self, resume: PageRequest, now: float) -> list[TrafficEffect]:
-        """Report that this node does not have the origin: it lost its disk, or a replica."""
-        self.counts.unknown += 1
-        last_received = max(
-            self._started_at or now,
-            self.receiver.last_received_at(resume.origin) or now - LOST_REPORT_DELAY,
-        )
-        node = self._state.map.node_of_origin(origin_of(resume.origin))
-        if now - last_received < LOST_REPORT_DELAY or node:
-            return []
-        return self._send_message(LogLost(resume.source, self._own, MAX_HOPS, resume.origin, None))
-
-    def _skip_lost(
-        self, origin: str, upto: Mark | None, node: Address, now: float
-    ) -> list[TrafficEffect]:
-        empty_frame = self._empty_frame(origin, node, Range(self._own, (0, 0), (0, 0)))
-        return self._as_traffic_effects(
-            self.receiver.skip_lost_range(origin, upto, node, empty_frame, now)
-        )
-
     def skip_lost_range(
-        self, origin: str, after: Mark, upto: Mark, now: float
+        self, origin: str, after: Mark, upto: Mark, reason: str, now: float
     ) -> list[TrafficEffect]:
-        span = Range(self._own, after, upto, unavailable_upto=upto)
-        received = ReceivedRange(span, self._empty_frame(origin, self._own, span), 0, is_lost=True)
-        return self._as_traffic_effects(self.receiver.receive_range(received, now))
-
-    def _empty_frame(self, origin: str, node: Address, span: Range) -> Frame:
-        return OriginSender(origin, node, (0, 0)).make_frame([span], [], [], [])
+        """Log that this node does not wait for the events in (after, upto]."""
+        return self._as_traffic_effects(self._lost.skip_range(origin, after, upto, reason, now))
 
     def _on_common_route(
         self, frame_events: Sequence[CarriedEvent], reader: Address
@@ -338,10 +313,8 @@ class Traffic:
     def handle_timeout(self, now: float) -> list[TrafficEffect]:
         for address, flow in self._readers.remove_expired(now):
             self.senders[flow].finish_reading(address)
-        effects: list[TrafficEffect] = []
-        for origin, node in self.receiver.expired_requests(now):
-            effects += self._skip_lost(origin, None, node, now)
-        return effects + self._as_traffic_effects(self.receiver.handle_timeout(now))
+        expired = self._lost.skip_expired(now)
+        return self._as_traffic_effects([*expired, *self.receiver.handle_timeout(now)])
 
     def _is_cleared(self, destination: Address, rank: int) -> bool:
         if destination == self._own:

@@ -15,8 +15,9 @@ class ReceivedRange:
     range: Range
     frame: Frame
     index: int
-    is_lost: bool = False
-    """No node has the unavailable events."""
+    loss_reason: str = ""
+    """Reason of the gap for the unavailable events (`broker.event.gap_reason`); empty: their log
+    has removed them."""
     is_carried: bool = False
     """Another transport than that of the network of clusters brought it."""
     is_in_order: bool = False

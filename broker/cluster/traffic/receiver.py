@@ -190,9 +190,15 @@ class Receiver:
         return [appended, *self._release(origin, now, has_advanced=True, has_more=span.has_more)]
 
     def skip_lost_range(
-        self, origin: str, upto: Mark | None, node: Address, empty_frame: Frame, now: float
+        self,
+        origin: str,
+        upto: Mark | None,
+        node: Address,
+        empty_frame: Frame,
+        reason: str,
+        now: float,
     ) -> list[ReceiverEffect]:
-        """Advance to `upto` or the next held range, over events that are in no log any more.
+        """Advance to `upto` or the next held range, over events that do not come for `reason`.
 
         `node` reported the loss. `empty_frame` has one range for this node and no events.
         """
@@ -206,7 +212,7 @@ class Receiver:
         if end is None or end <= cursor:
             return []
         span = empty_frame.ranges[0]._replace(after=cursor, upto=end, unavailable_upto=end)
-        return self.receive_range(ReceivedRange(span, empty_frame, 0, is_lost=True), now)
+        return self.receive_range(ReceivedRange(span, empty_frame, 0, reason), now)
 
     def last_received_at(self, origin: str) -> float | None:
         return max(self._last_received.get(origin, {}).values(), default=None)

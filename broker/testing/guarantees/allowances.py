@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import attrs
 
+from broker.event.gap_reason import LOST, RETENTION, UNREACHABLE
 from broker.event.place import Place
 from broker.testing.guarantees.records import EventKey, ReportedGap
 
 #: Of gaps that a node may report about events without a known header.
-HEADERLESS_REASONS = frozenset({"lost", "retention"})
+HEADERLESS_REASONS = frozenset({LOST, RETENTION, UNREACHABLE})
 
 
 def _never_unrecorded(key: EventKey, place: Place) -> bool:

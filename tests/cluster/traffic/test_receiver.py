@@ -68,7 +68,7 @@ class Log:
     def lose(self, upto: int | None, *, home: Address = HOME, now: float = 0.0) -> list[object]:
         empty = frame([Range(ME, (0, 0), (0, 0))])
         mark = None if upto is None else (1, upto)
-        return plain(self.receiver.skip_lost_range("o", mark, home, empty, now))
+        return plain(self.receiver.skip_lost_range("o", mark, home, empty, "lost", now))
 
     def settle(self, upto: int, now: float = 0.0) -> list[object]:
         self.covered["o"] = (1, upto)

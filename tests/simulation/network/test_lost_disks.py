@@ -133,5 +133,43 @@ def test_missing_range_of_a_dead_node_is_given_up_after_a_while(comes_back: bool
         else:
             (gap,) = reader.gaps
             assert (gap.first.origin, gap.first.offset, gap.last.offset) == (origin, 6, 10)
+            assert gap.reason == "unreachable"
             assert had == [1, 2, 3, 4, 5, 11]
             assert (receiver.counts.given_up, receiver.incomplete_origins) == (1, 0)
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_node_that_gives_an_origin_up_does_not_stop_others(moves: bool) -> None:
+    """An origin that returns delivers everything to those that wait."""
+    with NetworkWorld(1) as world:
+        world.add("a", "one")
+        world.add("b", "two", gateways=["a"], gap_timeout=20.0)
+        world.add("c", "two", join=["b"])
+        world.run(3.0)
+        reader = Reader(world, world.client("reader", "b"))
+        patient = Reader(world, world.client("patient", "c"))
+        process = world.client("durable", "b")
+        away = Reader(world, process, durable="d")
+        publisher = Publisher(world.client("publisher", "a"))
+        world.run_until(lambda: reader.is_flowing and patient.is_flowing and away.is_flowing)
+        publisher.publish()
+        read(world, away, patient)
+        world.kill_client(process)
+        origin = lost_while_cut_off(world, publisher, reader, disk=False)
+        read(world, reader, patient, seconds=60.0)
+        (gap,) = reader.gaps
+        assert (gap.first.offset, gap.last.offset, gap.reason) == (7, 11, "unreachable")
+        assert patient.gaps == [] and len(patient.events) == 6
+        world.start("a")
+        if moves:
+            world.run(10.0)
+        back = Reader(
+            world, world.client("durable", "c" if moves else "b", incarnation=2), durable="d"
+        )
+        read(world, patient, back, seconds=60.0)
+        for each in (patient, back):
+            assert each.gaps == [] and each.error is None
+        places = [each.place.offset for each in (*away.events, *back.events)]
+        assert places == list(range(1, 13))
+        assert [each.place.offset for each in patient.events] == list(range(1, 13))
+        assert all(each.place.origin == origin for each in back.events)

@@ -97,4 +97,6 @@ def test_roaming_client_gets_a_gap_for_a_branch_that_only_a_node_knew(seed: int)
         read(world, returning, seconds=90.0)
         assert returning.error is None
         assert numbers(returning) == [16, 17, 18], f"seed {seed}"
-        assert lost_places(returning) == 5 and {gap.reason for gap in returning.gaps} == {"lost"}
+        assert lost_places(returning) == 5 and {gap.reason for gap in returning.gaps} == {
+            "unreachable"
+        }

@@ -63,7 +63,7 @@ class LateNode:
 
     def gaps(self) -> list[tuple[int, int]]:
         assert all(gap.first.origin == self.origin for gap in self.reader.gaps)
-        assert all(gap.reason == "lost" for gap in self.reader.gaps)
+        assert all(gap.reason == "unreachable" for gap in self.reader.gaps)
         return [(gap.first.offset, gap.last.offset) for gap in self.reader.gaps]
 
 
@@ -196,7 +196,7 @@ def test_reader_of_all_events_gets_the_events_that_other_nodes_have(seed: int, n
 @pytest.mark.parametrize("seed", seeds(1, 4))
 def test_reader_of_all_events_gets_a_gap_for_lost_events(seed: int, node: str) -> None:
     scenario = UnarchivedEvents(seed, INTERESTS[1])
-    assert scenario.read_all_at(node) == ([1, 2, 3, 4, 5, 7, 8], [(6, 6, "lost")])
+    assert scenario.read_all_at(node) == ([1, 2, 3, 4, 5, 7, 8], [(6, 6, "unreachable")])
     scenario.world.close()
 
 

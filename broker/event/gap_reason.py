@@ -1,0 +1,12 @@
+"""Reasons of gaps that a node finds by itself, as in `broker.wire.messages.Gap`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+RETENTION: Final = "retention"
+"""The log of the origin, or this node's log, has removed the events."""
+LOST: Final = "lost"
+"""The events are in no log any more."""
+UNREACHABLE: Final = "unreachable"
+"""This node has waited for the origin long enough. Another node may still get the events."""
