@@ -21,6 +21,7 @@ from benchmarks.harness.node_process import NodeProcess
 from benchmarks.harness.node_status import read_status
 from benchmarks.harness.report import Floor, Report, Sheet, format_number
 from broker.order_certificates.signing_key import SigningKey
+from broker.signatures.node_key import FILE_NAME
 from examples.free_ports import free_port
 
 DESCRIPTION: Final = "processor time that certificates and compared variants cost a group"
@@ -117,9 +118,10 @@ def _start_sites(
         own.mkdir(parents=True)
         further = _COMPARE if extra == COMPARISON else ""
         if extra == CERTIFICATES:
-            keys[site].store(folder / f"{site}.key")
+            (own / "data").mkdir()
+            keys[site].store(own / "data" / FILE_NAME)
             public = _table({each: str(key.public) for each, key in keys.items()})
-            further = f'signing_key = "{folder / site}.key"\nsite_keys = {public}\n'
+            further = f"site_keys = {public}\n"
         seeds = [f"127.0.0.1:{port}" for port in ports[:number]]
         configuration = (
             f'[network]\ncluster = "bench"\n'

@@ -19,6 +19,7 @@ from broker.cli.starting_point import parse_end
 from broker.cli.stop_signal import Stop
 from broker.cli.terminal import echo, is_terminal, json_line, one_line
 from broker.errors import BrokerError
+from broker.private_files import PRIVATE_UMASK, use_umask
 from broker.transport.clock import wall_clock_ms
 
 if TYPE_CHECKING:
@@ -246,17 +247,22 @@ def verify(
 
 
 @command.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-def key(file: Path) -> None:
-    """Write a new private key to FILE, and print its public key for `site_keys`."""
-    from broker.order_certificates.signing_key import SigningKey
+@click.argument("where", metavar="NODE.toml|FOLDER", type=click.Path(path_type=Path, exists=True))
+def key(where: Path) -> None:
+    """Print the public key of a node for `site_keys`.
 
-    new = SigningKey.generate()
+    The node is named by its configuration, or by its data folder. A node that has not started yet
+    gets its key now: run this command as the user of the node.
+    """
+    from broker.config import load
+    from broker.signatures.node_key import load_node_key
+
+    use_umask(PRIVATE_UMASK)
     try:
-        new.store(file)
-    except OSError as error:
-        raise Failure(f"the key can not be written to {file}: {error.strerror}") from None
-    echo(str(new.public))
+        found = load_node_key(load(where).node.data if where.suffix == ".toml" else where)
+    except BrokerError as error:
+        raise failure_of(error) from None
+    echo(str(found.public))
 
 
 def _severity(status: int) -> int:

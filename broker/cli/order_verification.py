@@ -22,7 +22,7 @@ from broker.order_certificates.proof import (
     verify_event,
 )
 from broker.order_certificates.range_check import RangeCheck
-from broker.order_certificates.signing_key import PinnedKey
+from broker.order_certificates.signing_key import PinnedKey, PinnedKeys
 
 #: In one command.
 MOST_BLOCKS: Final = 1_000
@@ -52,8 +52,8 @@ class Verification:
             yield f"  {content['reason']}"
 
 
-def read_keys(path: Path) -> dict[str, PinnedKey]:
-    """Return pinned keys by site. Raises `ConfigurationError`."""
+def read_keys(path: Path) -> PinnedKeys:
+    """Raises `ConfigurationError`."""
     try:
         content = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -62,9 +62,11 @@ def read_keys(path: Path) -> dict[str, PinnedKey]:
     if not isinstance(table, dict):
         raise ConfigurationError(f"{path}: site_keys is no table")
     keys = {}
-    for site, text in table.items():
+    for site, found in table.items():
         try:
-            keys[site] = PinnedKey.parse(text)
+            keys[site] = [
+                PinnedKey.parse(text) for text in (found if isinstance(found, list) else [found])
+            ]
         except (TypeError, ValueError):
             raise ConfigurationError(f"{path}: {site} has no public key in base64") from None
     return keys
@@ -75,7 +77,7 @@ class OrderProofs:
         self,
         ask: Callable[..., Awaitable[Any]],
         stack: str,
-        keys: Mapping[str, PinnedKey],
+        keys: PinnedKeys,
         least: int,
     ) -> None:
         """`ask` sends a question to the node. `least` sites must prove an event."""

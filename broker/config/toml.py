@@ -6,7 +6,7 @@ import json
 import re
 import stat
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,6 +27,7 @@ from broker.config.settings import (
 from broker.config.stacks import StackInstance, find_plugins_of
 from broker.errors import BadName, ConfigurationError, StackError
 from broker.event.stream import StreamPattern, check_client_id
+from broker.transport.stacks.contract import IStackPlugin
 
 _TABLES_BY_NAME = {
     "streams": "a stream pattern",
@@ -209,6 +210,7 @@ class _Reader:
         known = [key for plugin in plugins for key in settings_of(plugin.options)]
         for key in options:
             if key not in known:
+                self._fail_removed((*path, key), plugins)
                 self._fail_unknown((*path, key), [*own, *known])
         transport = self._read_options(path, options, plugins[0].options)
         if len(plugins) == 1:
@@ -222,6 +224,13 @@ class _Reader:
             options=transport,
             link_options=self._read_options(path, options, links.options),
         )
+
+    def _fail_removed(self, path: KeyPath, plugins: Iterable[IStackPlugin]) -> None:
+        """Raises `ConfigurationError` for an option of an earlier version."""
+        for plugin in plugins:
+            removed: Mapping[str, str] = getattr(plugin.options, "removed_settings", {})
+            if path[-1] in removed:
+                self._fail(path, f"{key_name(path)} {removed[str(path[-1])]}")
 
     def _read_options(self, path: KeyPath, options: dict[str, Any], section: type) -> object:
         known = settings_of(section)

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.errors import ClearanceTooLow, UnknownStack
 from broker.identity import Identity
-from broker.streams.contract import IProvingTransport, ISitesTransport
+from broker.streams.group_operation import IProvingTransport, ISitesTransport
 from broker.streams.instance import TransportInstance
 from broker.streams.transports import StreamTransports
 from broker.wire.messages import Ask

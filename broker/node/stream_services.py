@@ -34,6 +34,7 @@ from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
 from broker.recovery.lost_range import read_lost_range
 from broker.recovery.node_recovery import NodeRecovery
+from broker.signatures.node_key import load_node_key
 from broker.streams.connection_port import NodeIdentity
 from broker.streams.contract import (
     CarriedEvent,
@@ -47,7 +48,7 @@ from broker.streams.interest import CarriedInterests
 from broker.streams.link_key import Unmatched
 from broker.streams.link_sockets import LinkSockets
 from broker.streams.links import LinkOpener, name_links
-from broker.streams.ticket import derive_ticket_key
+from broker.streams.ticket import TicketPolicy, derive_ticket_key
 from broker.streams.transports import StreamTransports, carrying_patterns
 from broker.subscriptions.interest import Interest, StandaloneInterest
 from broker.transport.clock import IClock
@@ -148,12 +149,17 @@ class StreamServices:
         self.folder = node.settings.node.data / "stacks"
         self.node = node.settings.node.name
         self.origin = network.event_log.origin
+        self.signing_key = load_node_key(node.settings.node.data)
         self.clock, self.random = clock, random
         self.cluster: ClusterFactory = partial(ClusterTransport, network)
         self.link_interest: RemoteInterest = network.remote_interest
         self.open_links, self.find_addresses = opener.open, opener.find_addresses
         self.open_client_links, self.open_group = opener.open_to_clients, opener.open_group
         self.ticket_key = b""
+        self.ticket_policy = TicketPolicy(
+            must_sign=node.settings.network.require_signatures,
+            revoked=[each.origin for each in node.settings.network.revoked_logs],
+        )
         self.parse_query = node.parse_query
         self._network = network
         self._matcher = node.matcher

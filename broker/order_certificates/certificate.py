@@ -6,7 +6,6 @@ signed bytes are `DOMAIN` and the statement, a msgpack array of the fields of `C
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Final, TypeAlias
 
 import attrs
@@ -14,7 +13,7 @@ import msgspec
 
 from broker.errors import BadCertificate, ProtocolError
 from broker.order_certificates.merkle import MOST_LEAVES
-from broker.order_certificates.signing_key import PinnedKey, SigningKey
+from broker.order_certificates.signing_key import PinnedKeys, SigningKey
 
 DOMAIN: Final = b"xmlbroker order certificate 1\0"
 MOST_CERTIFICATE_BYTES: Final = 512
@@ -87,16 +86,16 @@ class SignedCertificate:
     statement: bytes
     signature: bytes
 
-    def check(self, keys: Mapping[str, PinnedKey]) -> None:
+    def check(self, keys: PinnedKeys) -> None:
         """Raises `BadCertificate` if its site has no pinned key, or has not signed it."""
         site = self.certificate.site
-        key = keys.get(site)
-        if key is None:
+        pinned = keys.get(site)
+        if not pinned:
             raise BadCertificate(f"no key is pinned for the site {site}")
-        try:
-            key.check(self.signature, DOMAIN + self.statement)
-        except BadCertificate as error:
-            raise BadCertificate(f"certificate of {site}: {error.text}") from None
+        if not any(each.has_signed(self.signature, DOMAIN + self.statement) for each in pinned):
+            raise BadCertificate(
+                f"certificate of {site}: the signature does not belong to a pinned key"
+            )
 
 
 def block_of(stamp: int, width: int) -> int:

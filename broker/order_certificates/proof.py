@@ -6,7 +6,7 @@ A client checks them against pinned keys. It need not trust the node that answer
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, TypeAlias, TypeVar
 
@@ -22,7 +22,7 @@ from broker.order_certificates.certificate import (
 )
 from broker.order_certificates.leaf import MOST_LEAF_BYTES, Leaf, decode_leaf
 from broker.order_certificates.merkle import HASH_BYTES, hash_leaf, root_by_path, root_of
-from broker.order_certificates.signing_key import PinnedKey
+from broker.order_certificates.signing_key import PinnedKeys
 
 #: Certificates in a proof, one of each site.
 MOST_SITES = 32
@@ -100,9 +100,7 @@ def read_block_page(value: object) -> BlockPage:
     return _convert(value, BlockPage)
 
 
-def verify_event(
-    proof: EventProof, group: str, keys: Mapping[str, PinnedKey]
-) -> tuple[Leaf, list[SiteOutcome]]:
+def verify_event(proof: EventProof, group: str, keys: PinnedKeys) -> tuple[Leaf, list[SiteOutcome]]:
     """Return the place of an event, and the outcome for each site.
 
     Raises `ProtocolError` for a malformed proof.
@@ -137,7 +135,7 @@ def verify_block(
     leaves: Sequence[bytes],
     certificates: Sequence[bytes],
     group: str,
-    keys: Mapping[str, PinnedKey],
+    keys: PinnedKeys,
 ) -> tuple[list[Leaf], list[SiteOutcome]]:
     """Return all events of a block, in order, and the outcome for each site.
 
@@ -161,7 +159,7 @@ def verify_block(
 def _judge(
     certificates: Sequence[bytes],
     group: str,
-    keys: Mapping[str, PinnedKey],
+    keys: PinnedKeys,
     is_proved: _IsProved,
 ) -> Iterator[SiteOutcome]:
     """Yield the outcome for the first certificate of each site."""

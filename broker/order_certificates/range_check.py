@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import attrs
 
 from broker.order_certificates.leaf import Leaf
 from broker.order_certificates.proof import Outcome, SiteOutcome, verify_block
-from broker.order_certificates.signing_key import PinnedKey
+from broker.order_certificates.signing_key import PinnedKeys
 
 
 @attrs.frozen
@@ -25,7 +25,7 @@ class RangeCheck:
     other block is between.
     """
 
-    def __init__(self, group: str, keys: Mapping[str, PinnedKey], first: int) -> None:
+    def __init__(self, group: str, keys: PinnedKeys, first: int) -> None:
         """`first` is the lowest block of the range, which may have no events."""
         self._group = group
         self._keys = keys

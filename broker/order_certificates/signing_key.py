@@ -1,11 +1,13 @@
-"""Ed25519 keys of sites: a private one in a PEM file, and pinned public ones as text."""
+"""Ed25519 keys of nodes: a private one in a PEM file, and pinned public ones as text."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -16,14 +18,14 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from broker.errors import BadCertificate, ConfigurationError
+from broker.errors import ConfigurationError
 
 #: Of a file.
 MOST_KEY_BYTES = 16 << 10
 
 
 class PinnedKey:
-    """The public key of a site, of which the bytes are known in advance."""
+    """The public key of a node, of which the bytes are known in advance."""
 
     def __init__(self, raw: bytes) -> None:
         """`raw` are 32 bytes. Raises ValueError."""
@@ -38,19 +40,31 @@ class PinnedKey:
         except binascii.Error as error:
             raise ValueError(str(error)) from None
 
-    def check(self, signature: bytes, data: bytes) -> None:
-        """Raises `BadCertificate`."""
+    def has_signed(self, signature: bytes, data: bytes) -> bool:
         try:
             self._key.verify(signature, data)
         except InvalidSignature:
-            raise BadCertificate("the signature does not belong to the pinned key") from None
+            return False
+        return True
 
     def __str__(self) -> str:
         return base64.b64encode(self.raw).decode()
 
 
+def has_signed(key: bytes, signature: bytes, data: bytes) -> bool:
+    """Return whether a public key of unknown origin fits to a signature."""
+    try:
+        return PinnedKey(key).has_signed(signature, data)
+    except ValueError:
+        return False
+
+
+#: By site: several while a site changes its key.
+PinnedKeys: TypeAlias = Mapping[str, Sequence[PinnedKey]]
+
+
 class SigningKey:
-    """The private key of a site."""
+    """The private key of a node."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from broker.errors import BadCertificate, BadSignature
+from broker.errors import BadSignature
 from broker.event.origin import origin_has_key
 from broker.order_certificates.merkle import HASH_BYTES, hash_node
-from broker.order_certificates.signing_key import PinnedKey
+from broker.order_certificates.signing_key import has_signed
 from broker.signatures.leaf import PlacedEvent, hash_event
 from broker.signatures.proof import Proof, decode_proof, statement
 
@@ -44,12 +44,8 @@ class ProofChecker:
     def _check_tree(self, proof: Proof, leaf: bytes) -> None:
         nodes = _climb(proof, leaf)
         root = nodes[max(nodes)]
-        try:
-            PinnedKey(proof.key).check(proof.signature, statement(self._name, proof.leaves, root))
-        except (BadCertificate, ValueError):
-            raise BadSignature(
-                f"an event of the log {self._origin} is not the one that was signed"
-            ) from None
+        if not has_signed(proof.key, proof.signature, statement(self._name, proof.leaves, root)):
+            raise BadSignature(f"an event of the log {self._origin} is not the one that was signed")
         if not self._is_own_key(proof.key):
             raise BadSignature(f"the log {self._origin} does not belong to the key of its proof")
         self._trees[proof.signature + proof.key + bytes((proof.leaves,))] = nodes

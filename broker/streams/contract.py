@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -27,6 +27,9 @@ from broker.transport.layer import ClockOffset
 from broker.transport.message import Outcome
 from broker.transport.stacks.contract import IStackPlugin
 from broker.transport.view import LinkState, View
+
+if TYPE_CHECKING:
+    from broker.order_certificates.signing_key import SigningKey
 
 
 class Guarantee(enum.Enum):
@@ -177,6 +180,7 @@ class ITransportContext(Interface):
     instance: str = Attribute("name of the instance in the configuration")
     node: str = Attribute("name of the node")
     origin: str = Attribute("name of the node's own log")
+    signing_key: SigningKey = Attribute("key pair of the node, to which the log's name belongs")
     patterns: Sequence[StreamPattern] = Attribute("carrying patterns of this instance")
     options: object = Attribute("an instance of the plug-in's `options` class")
     cluster: ClusterFactory = Attribute(
@@ -356,27 +360,6 @@ class IOrderingTransport(IAnnotatingTransport):
         earlier process, and events that were not delivered within
         `broker.cluster.withheld_events.ORDER_SECONDS`; without `is_recovered` those that have
         waited for their types."""
-
-
-class IProvingTransport(IStreamTransport):
-    """A transport that proves the order of its events to clients (`xmlbroker order verify`)."""
-
-    def prove(question: Mapping[str, str]) -> object:
-        """Return a proof as plain values; None if there is none. Raises `BrokerError`.
-
-        The client may read all streams of the instance.
-        """
-
-
-class ISitesTransport(IStreamTransport):
-    """A transport whose sites an operator changes while they run (`xmlbroker order admit`)."""
-
-    def change_sites(action: str, site: str, address: str) -> Deferred[object]:
-        """Admit a site at an address (`admit`), or remove it (`remove`).
-
-        Fires when the change counts here, with its description as plain values. Raises
-        `BrokerError`, or fires with one.
-        """
 
 
 #: Makes the transport on the links of the network of clusters for a context.

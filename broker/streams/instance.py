@@ -71,7 +71,7 @@ class TransportInstance:
         self.clock, self.random = services.clock, services.random
         self.wall_clock, self.find_addresses = services.wall_clock, services.find_addresses
         self.open_group = partial(services.open_group, stack)
-        self.folder = services.folder / stack.name
+        self.folder, self.signing_key = services.folder / stack.name, services.signing_key
         self.cluster = services.cluster
         # The network of clusters judges each route itself.
         self._is_limited = stack.name != DEFAULT_STACK

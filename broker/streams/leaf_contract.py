@@ -20,7 +20,7 @@ from broker.streams.contract import (
     ILinkReceiver,
     ILinks,
 )
-from broker.streams.ticket import ClientTicket
+from broker.streams.ticket import ClientTicket, TicketPolicy
 from broker.transport.clock import IClock
 from broker.transport.socket.datagram_transport import IDatagramPort, OnDatagrams
 
@@ -31,6 +31,9 @@ class ILeafServices(Protocol):
     @property
     def ticket_key(self) -> bytes:
         """Key of `broker.streams.ticket`."""
+
+    @property
+    def ticket_policy(self) -> TicketPolicy: ...
 
     def open_links(self, listen: str, receiver: ILinkReceiver) -> ILinks:
         """Open links to clients at an IP address and port, which may be that of other links.

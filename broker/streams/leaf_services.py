@@ -12,7 +12,7 @@ class LeafServices:
     """Implements `broker.streams.leaf_contract.ILeafServices`."""
 
     def __init__(self, services: NodeServices, instance: TransportInstance) -> None:
-        self.ticket_key = services.ticket_key
+        self.ticket_key, self.ticket_policy = services.ticket_key, services.ticket_policy
         self._services = services
         self._instance = instance
 

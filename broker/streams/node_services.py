@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from twisted.internet.defer import Deferred
 
@@ -18,8 +18,12 @@ from broker.streams.contract import CarriedEvent, ClusterFactory, FlowBatch, ILi
 from broker.streams.group_contract import IGroup, OnGroupDatagrams
 from broker.streams.link_key import ILinkInterest
 from broker.streams.site_statuses import PassNotice
+from broker.streams.ticket import TicketPolicy
 from broker.transport.clock import IClock
 from broker.transport.stacks import GroupAddress
+
+if TYPE_CHECKING:
+    from broker.order_certificates.signing_key import SigningKey
 
 
 class NodeServices(Protocol):
@@ -29,6 +33,8 @@ class NodeServices(Protocol):
     def node(self) -> str: ...
     @property
     def origin(self) -> str: ...
+    @property
+    def signing_key(self) -> SigningKey: ...
     @property
     def clock(self) -> IClock: ...
     @property
@@ -112,6 +118,9 @@ class NodeServices(Protocol):
     @property
     def ticket_key(self) -> bytes:
         """Key of `broker.streams.ticket`."""
+
+    @property
+    def ticket_policy(self) -> TicketPolicy: ...
 
     def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Query:
         """Raises `BadQuery`."""

@@ -33,7 +33,13 @@ from broker.streams.leaf_contract import ILeafTransport
 from broker.streams.leaf_services import LeafServices
 from broker.streams.messaging import IGroupClient, Receive
 from broker.streams.node_services import NodeServices
-from broker.streams.ticket import TICKET_SECONDS, ClientTicket, Ticket, sign_ticket
+from broker.streams.ticket import (
+    TICKET_SECONDS,
+    ClientTicket,
+    Ticket,
+    encode_ticket,
+    sign_ticket,
+)
 from broker.streams.tracing_transport import ITracingTransport, NodePart
 
 EVERYTHING = StreamPattern.parse(">")
@@ -127,9 +133,11 @@ class StreamTransports(Carriage):
     ) -> ClientTicket:
         """Return a ticket with which a client joins a mesh. `rank` is that of its clearance."""
         expires = self._services.wall_clock() + int(TICKET_SECONDS * 1000)
+        services = self._services
         ticket = Ticket(stack, client_id, (pattern.text,), rank, expires)
-        key = self._services.ticket_key
-        return ClientTicket.derive(sign_ticket(ticket, key), key)
+        signed = sign_ticket(ticket, services.origin, services.signing_key)
+        key = services.ticket_key
+        return ClientTicket.derive(encode_ticket(signed, key), key)
 
     def start(self) -> None:
         for instance in self:

@@ -208,7 +208,8 @@ class DcpTransport:
         self._changed()
 
     def accept_leaves(self, services: ILeafServices) -> None:
-        self._host.tickets.key = services.ticket_key
+        tickets = self._host.tickets
+        tickets.key, tickets.policy = services.ticket_key, services.ticket_policy
         if self._options.leaves:
             receiver = _LeafReceiver(self.messages_received)
             self._host.leaf_links = services.open_links(self._options.udp, receiver)

@@ -21,6 +21,8 @@ from broker.event.envelope import SecurityLevel
 from broker.event.place import Mark
 from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
+from broker.order_certificates.signing_key import SigningKey
+from broker.signatures.node_key import load_node_key
 from broker.streams.connection_port import NodeIdentity
 from broker.streams.contract import CarriedEvent, ILinkReceiver, ILinks, ITransportContext
 from broker.streams.link_sockets import LinkSockets, open_on_reactor
@@ -98,6 +100,10 @@ class _Context:
     origin: str = _NO_LOG
     patterns: Sequence[StreamPattern] = ()
     clearance: SecurityLevel = SecurityLevel.MED
+
+    @property
+    def signing_key(self) -> SigningKey:
+        return load_node_key(self.folder)
 
     def read_log_end(self) -> Deferred[Sequence[CarriedEvent]]:
         return succeed(())

@@ -18,10 +18,9 @@ from broker.streams.contract import (
     FlowBatch,
     ILinkReceiver,
     IOrderingTransport,
-    IProvingTransport,
-    ISitesTransport,
     ITransportContext,
 )
+from broker.streams.group_operation import IProvingTransport, ISitesTransport
 from broker.streams.messaging import IGroupClient, IMessagingTransport, Receive
 from broker.transport.core_runner import CoreRunner
 from broker.transport.message import Message, Outcome, Peer
@@ -123,7 +122,7 @@ class RcmTransport:
         )
         self._set_sites()
         self._certificates = create_certificates(
-            *(options, context.instance, context.node, incarnation),
+            *(options, context.signing_key, context.instance, context.node, incarnation),
             has_times=options.order in TIMED,
         )
         comparison = create_comparison(
@@ -207,7 +206,7 @@ class RcmTransport:
 
     def prove(self, question: Mapping[str, str]) -> object:
         if self._certificates is None:
-            raise ConfigurationError(f"stacks.{self._context.instance}: signing_key is not set")
+            raise ConfigurationError(f"stacks.{self._context.instance}: site_keys is not set")
         return answer_question(self._certificates, question, self._now())
 
     def snapshot(self) -> Mapping[str, object]:

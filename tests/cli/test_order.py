@@ -13,6 +13,7 @@ from click.testing import Result
 
 from broker.errors import NotAllowed
 from broker.order_certificates.signing_key import SigningKey
+from broker.signatures.node_key import load_node_key
 from plugins.rcm.certificates.question import answer_question
 from plugins.rcm.certificates.site_certificates import SiteCertificates
 from tests.cli.fake_node import FakeNode, run
@@ -50,7 +51,7 @@ def node() -> ProvingNode:
 
 @pytest.fixture
 def keys(tmp_path: Path) -> str:
-    return write_keys(tmp_path, {site: str(key) for site, key in PINNED.items()})
+    return write_keys(tmp_path, {site: str(keys[0]) for site, keys in PINNED.items()})
 
 
 def write_keys(folder: Path, keys: dict[str, str]) -> str:
@@ -105,7 +106,7 @@ def test_an_unknown_event_is_status_2(node: ProvingNode, keys: str) -> None:
 
 
 def test_a_key_that_is_not_pinned_proves_nothing(node: ProvingNode, tmp_path: Path) -> None:
-    keys = write_keys(tmp_path, {"b": str(PINNED["b"])})
+    keys = write_keys(tmp_path, {"b": str(PINNED["b"][0])})
     status, (found,) = verify(node, EVENT.format(7), "--keys", keys)
     assert (status, found["sites"][0]["outcome"]) == (2, "no-key")
     keys = write_keys(tmp_path, {"a": str(SigningKey.generate().public)})
@@ -235,7 +236,7 @@ def test_a_wrong_file_of_keys_is_named(tmp_path: Path, content: str) -> None:
 
 def test_the_keys_of_a_configuration_are_accepted(node: ProvingNode, tmp_path: Path) -> None:
     path = tmp_path / "keys.toml"
-    path.write_text(f'site_keys = {{ a = "{PINNED["a"]}" }}')
+    path.write_text(f'site_keys = {{ a = "{PINNED["a"][0]}" }}')
     assert verify(node, EVENT.format(7), "--keys", str(path))[0] == 0
 
 
@@ -245,9 +246,25 @@ def test_an_error_of_the_node_is_status_2(keys: str) -> None:
     assert (result.exit_code, "no right" in result.stderr) == (2, True)
 
 
-def test_a_new_key_is_written_once(tmp_path: Path) -> None:
-    path = str(tmp_path / "key")
-    result: Result = run(FakeNode(), "order", "key", path)
-    assert result.stdout.strip() == str(SigningKey.load(Path(path)).public)
-    again = run(FakeNode(), "order", "key", path)
-    assert (again.exit_code, "File exists" in again.stderr) == (1, True)
+def test_the_public_key_of_a_node_is_printed_and_made_once(tmp_path: Path) -> None:
+    result: Result = run(FakeNode(), "order", "key", str(tmp_path))
+    assert result.stdout.strip() == str(load_node_key(tmp_path).public)
+    assert (tmp_path / "node.key").stat().st_mode & 0o777 == 0o600
+    configuration = tmp_path / "node.toml"
+    configuration.write_text(f'[node]\ndata = "{tmp_path}"\n')
+    again = run(FakeNode(), "order", "key", str(configuration))
+    assert again.stdout == result.stdout
+    (tmp_path / "node.key").write_text("no key")
+    wrong = run(FakeNode(), "order", "key", str(tmp_path))
+    assert (wrong.exit_code, "is not an unencrypted private key" in wrong.stderr) == (1, True)
+    missing = run(FakeNode(), "order", "key", str(tmp_path / "missing"))
+    assert missing.exit_code == 2 and not (tmp_path / "missing").exists()
+
+
+def test_an_event_is_proved_by_an_earlier_key_among_several(
+    node: ProvingNode, tmp_path: Path
+) -> None:
+    path = tmp_path / "keys.toml"
+    keys = ", ".join(f'"{key}"' for key in (SigningKey.generate().public, *PINNED["a"]))
+    path.write_text(f"a = [{keys}]\n")
+    assert verify(node, EVENT.format(7), "--keys", str(path))[0] == 0

@@ -53,11 +53,19 @@ def test_the_bytes_of_a_certificate_are_as_documented() -> None:
 
 def test_a_pinned_key_accepts_its_site_only() -> None:
     signed = sign_certificate(CERTIFICATE, KEY)
-    signed.check({"a": KEY.public})
+    signed.check({"a": [KEY.public]})
     with pytest.raises(BadCertificate, match="no key is pinned for the site a"):
-        signed.check({"b": KEY.public})
+        signed.check({"b": [KEY.public]})
     with pytest.raises(BadCertificate, match="certificate of a: the signature does not belong"):
-        signed.check({"a": SigningKey.generate().public})
+        signed.check({"a": [SigningKey.generate().public]})
+
+
+def test_each_pinned_key_of_a_site_counts() -> None:
+    signed, other = sign_certificate(CERTIFICATE, KEY), SigningKey.generate().public
+    for pinned in ([other, KEY.public], [KEY.public, other]):
+        signed.check({"a": pinned})
+    with pytest.raises(BadCertificate, match="no key is pinned"):
+        signed.check({"a": []})
 
 
 def test_each_changed_field_makes_the_certificate_false() -> None:
@@ -84,13 +92,13 @@ def test_each_changed_field_makes_the_certificate_false() -> None:
             encode_certificate(SignedCertificate(other, statement, signed.signature))
         )
         with pytest.raises(BadCertificate):
-            forged.check({"a": KEY.public, "b": KEY.public})
+            forged.check({"a": [KEY.public], "b": [KEY.public]})
 
 
 def test_a_signature_of_the_statement_alone_is_false() -> None:
     signed = sign_certificate(CERTIFICATE, KEY)
     with pytest.raises(BadCertificate):
-        attrs.evolve(signed, signature=KEY.sign(signed.statement)).check({"a": KEY.public})
+        attrs.evolve(signed, signature=KEY.sign(signed.statement)).check({"a": [KEY.public]})
 
 
 def _signed(*fields: object, signature: bytes = bytes(64)) -> bytes:

@@ -29,7 +29,7 @@ from tests.order_certificates.leaves import random_leaves
 from tests.seeds import seeds
 
 KEYS = {site: SigningKey.generate() for site in "abc"}
-PINNED = {site: key.public for site, key in KEYS.items()}
+PINNED = {site: [key.public] for site, key in KEYS.items()}
 
 
 def certify(site: str, leaves: list[Leaf], in_time: list[Leaf], **changes: Any) -> bytes:

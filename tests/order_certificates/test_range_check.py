@@ -28,7 +28,7 @@ def add(check: RangeCheck, block: int, previous: int | None) -> tuple[Outcome, s
 
 
 def make_check(first: int) -> RangeCheck:
-    return RangeCheck("g", {"a": KEY.public}, first)
+    return RangeCheck("g", {"a": [KEY.public]}, first)
 
 
 def test_blocks_that_follow_each_other_are_proved() -> None:

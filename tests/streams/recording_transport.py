@@ -21,6 +21,7 @@ from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
+from broker.order_certificates.signing_key import SigningKey
 from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
@@ -37,6 +38,7 @@ from broker.streams.contract import (
 from broker.streams.group_contract import IGroup, OnGroupDatagrams
 from broker.streams.interest_transport import IInterestTransport, Marks
 from broker.streams.link_key import LinkKey
+from broker.streams.ticket import TicketPolicy
 from broker.streams.transports import StreamTransports
 from broker.transport.stacks import GroupAddress
 
@@ -155,7 +157,8 @@ class Services:
         self.agrees = True
         self.announced: dict[Hashable, Callable[[Mapping[str, Mark]], object]] = {}
         self.own_end = (1, 6)
-        self.ticket_key = b""
+        self.ticket_key, self.ticket_policy = b"", TicketPolicy()
+        self.signing_key = SigningKey.generate()
 
     def install(self, destination: LinkKey, id: str, interest: StreamInterest) -> bool:
         self.installed[destination, id] = interest

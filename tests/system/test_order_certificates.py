@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker.order_certificates.signing_key import SigningKey
+from broker.signatures.node_key import FILE_NAME
 from tests.system.network_nodes import run_nodes
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.test_cli import start_command
@@ -41,14 +42,13 @@ async def agree(nodes: Sequence[NodeProcess]) -> bool:
 def test_three_sites_prove_an_event_and_a_range_to_a_client(tmp_path: Path) -> None:
     keys = {name: SigningKey.generate() for name in NAMES}
     for name, key in keys.items():
-        key.store(tmp_path / f"{name}.key")
+        data = tmp_path / name / "data"
+        data.mkdir(parents=True)
+        key.store(data / FILE_NAME)
     public = ", ".join(f'{name} = "{key.public}"' for name, key in keys.items())
     pinned = tmp_path / "keys.toml"
     pinned.write_text(f"site_keys = {{ {public} }}\n")
-    nodes = make_sites(
-        tmp_path,
-        options=lambda name: f'signing_key = "{tmp_path / name}.key"\nsite_keys = {{ {public} }}\n',
-    )
+    nodes = make_sites(tmp_path, options=lambda name: f"site_keys = {{ {public} }}\n")
 
     async def work() -> None:
         await wait_until_connected(nodes)

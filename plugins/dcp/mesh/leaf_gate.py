@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from broker.errors import AuthenticationFailed
 from broker.event.envelope import CLEARTEXT_LEVEL
-from broker.streams.ticket import LEEWAY_SECONDS, ClientTicket, Ticket, read_ticket
+from broker.streams.ticket import LEEWAY_SECONDS, ClientTicket, Ticket, TicketPolicy, read_ticket
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import ControlMessage, Interest, Join, TicketRenewal
 from plugins.dcp.endpoint import Endpoint
@@ -29,6 +29,7 @@ class TicketRules:
     stack: str = ""
     """Name of the mesh."""
     key: bytes = attrs.field(default=b"", repr=False)
+    policy: TicketPolicy = TicketPolicy()
 
 
 class LeafGate:
@@ -110,7 +111,7 @@ class LeafGate:
         found = self._read(message.ticket, message.proof, connection)
         if isinstance(found, str):
             self._refuse(connection, found, now)
-        elif ticket is None or replace(found, expires=ticket.expires) != ticket:
+        elif ticket is None or found.rights != ticket.rights:
             # Rights that have changed need a new join.
             self._refuse(connection, "another ticket", now)
         else:
@@ -135,7 +136,10 @@ class LeafGate:
         if ticket.expires + LEEWAY_SECONDS * 1000 <= self._wall_clock():
             return "ticket expired"
         client = ClientTicket.derive(data, self._rules.key)
-        return ticket if client.is_client(connection.binding, proof) else "ticket not proven"
+        if not client.is_client(connection.binding, proof):
+            return "ticket not proven"
+        # It costs most: a client of the network has a genuine ticket, or a node has made it.
+        return self._rules.policy.find_refusal(ticket) or ticket
 
     def _refuse(self, connection: Connection, reason: str, now: float) -> None:
         self.refusals[reason] = self.refusals.get(reason, 0) + 1

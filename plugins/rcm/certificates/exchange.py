@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from broker.errors import BadCertificate, ProtocolError
 from broker.order_certificates.certificate import encode_certificate
 from broker.order_certificates.comparison import Verdict
-from broker.order_certificates.signing_key import PinnedKey
+from broker.order_certificates.signing_key import PinnedKeys
 from plugins.rcm.certificates.block_builder import BlockBuilder
 from plugins.rcm.certificates.packet import (
     MOST_CERTIFICATES,
@@ -36,9 +36,7 @@ class CertificateExchange:
     are dropped and counted.
     """
 
-    def __init__(
-        self, builder: BlockBuilder, keys: Mapping[str, PinnedKey], sites: Iterable[str]
-    ) -> None:
+    def __init__(self, builder: BlockBuilder, keys: PinnedKeys, sites: Iterable[str]) -> None:
         """`sites` are the other ones."""
         self.builder = builder
         self._keys = keys

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import attrs
 
@@ -16,7 +16,7 @@ from broker.order_certificates.comparison import (
     find_difference,
 )
 from broker.order_certificates.leaf import Leaf, decode_leaf
-from broker.order_certificates.signing_key import PinnedKey
+from broker.order_certificates.signing_key import PinnedKeys
 from plugins.rcm.certificates.block_builder import BlockBuilder
 from plugins.rcm.certificates.leaf_inquiry import LeafInquiry
 from plugins.rcm.certificates.packet import LeafRequest, Leaves
@@ -47,7 +47,7 @@ class NamedDifference:
 class Peer:
     """Another site. It is bounded by `MOST_CERTIFICATES`, and one inquiry at a time."""
 
-    def __init__(self, site: str, keys: Mapping[str, PinnedKey], builder: BlockBuilder) -> None:
+    def __init__(self, site: str, keys: PinnedKeys, builder: BlockBuilder) -> None:
         self.site = site
         self.is_connected = False
         self.unsent: set[int] = set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -15,7 +15,7 @@ from broker.order_certificates.proof import (
     BlockPage,
     EventProof,
 )
-from broker.order_certificates.signing_key import PinnedKey
+from broker.order_certificates.signing_key import PinnedKeys
 from broker.transport.order import MessageId, Stamp
 from plugins.rcm.certificates.block import Block
 from plugins.rcm.certificates.block_builder import BlockBuilder
@@ -48,9 +48,7 @@ class SiteCertificates(GroupObserver):
 
     mark = MARK
 
-    def __init__(
-        self, builder: BlockBuilder, keys: Mapping[str, PinnedKey], sites: Iterable[str]
-    ) -> None:
+    def __init__(self, builder: BlockBuilder, keys: PinnedKeys, sites: Iterable[str]) -> None:
         """`sites` are the other ones."""
         self.exchange = CertificateExchange(builder, keys, sites)
         self._builder = builder

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import tomllib
 import unittest
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
+from broker.config import load
+from broker.config.setting import settings_of
+from broker.config.stacks import Plugins
 from broker.errors import ConfigurationError, ProtocolError, UnknownStack
+from broker.event.origin import origin_has_key
 from broker.order_certificates.proof import Outcome, read_event_proof, verify_event
-from broker.order_certificates.signing_key import SigningKey
+from broker.order_certificates.signing_key import PinnedKey, SigningKey
+from broker.signatures.node_key import FILE_NAME, load_node_key
+from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_reader import read_logs
 from broker.testing.transport_case import TransportCase
 from broker.testing.transport_network import CARRIED, INSTANCE, TransportNetwork
@@ -24,7 +31,31 @@ from plugins.rcm.stack import rcm_links
 
 KEYS = {f"n{number}": SigningKey.generate() for number in range(3)}
 SITES = {f"n{each}": f"tcp:host=127.0.0.1:port={9000 + each}" for each in range(3)}
-PINNED = {site: key.public for site, key in KEYS.items()}
+PINNED = {site: [key.public] for site, key in KEYS.items()}
+PINNED_TEXTS: dict[str, tuple[str, ...]] = {site: (str(key.public),) for site, key in KEYS.items()}
+
+
+def store_key(world: NetworkWorld, site: str, key: SigningKey) -> None:
+    """Give a node that is down another key."""
+    path = world._folder / site / FILE_NAME
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    key.store(path)
+
+
+def with_keys(world: NetworkWorld, plugins: Plugins) -> Plugins:
+    for site, key in KEYS.items():
+        store_key(world, site, key)
+    return plugins
+
+
+def check_equal(network: TransportNetwork, *, with_missing: bool = False) -> None:
+    """Check that the sites agree on all blocks, or on those that have no missing events."""
+    for row in (row for name in network.world.names for row in network.state_of(name)["peers"]):
+        assert row["equal"] > 0 == row["different"], row
+        assert row["certificate_error"] == "", row
+        if not with_missing:
+            assert row["missing"] == 0 and row["equal"] == row["certificates"], row
 
 
 class CertificateCase(TransportCase):
@@ -33,20 +64,11 @@ class CertificateCase(TransportCase):
     order: ClassVar[str]
     seeds: ClassVar[Sequence[int]] = (0,)
 
-    def setUp(self) -> None:
-        folder = TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        for site, key in KEYS.items():
-            key.store(self.folder / site)
+    def create_plugins(self, world: NetworkWorld) -> Plugins:
+        return with_keys(world, super().create_plugins(world))
 
     def node_options(self, number: int) -> RcmOptions:
-        return RcmOptions(
-            sites=SITES,
-            order=self.order,
-            signing_key=self.folder / f"n{number}",
-            site_keys={site: str(key) for site, key in PINNED.items()},
-        )
+        return RcmOptions(sites=SITES, order=self.order, site_keys=PINNED_TEXTS)
 
     @contextmanager
     def publishing(self, seed: int) -> Iterator[TransportNetwork]:
@@ -57,18 +79,6 @@ class CertificateCase(TransportCase):
                 network.add_publisher(name)
             network.publish()
             yield network
-
-    def rows(self, network: TransportNetwork) -> list[dict[str, Any]]:
-        return [row for name in network.world.names for row in network.state_of(name)["peers"]]
-
-    def check_equal(self, network: TransportNetwork, *, with_missing: bool = False) -> None:
-        for row in self.rows(network):
-            self.assertGreater(row["equal"], 0, row)
-            self.assertEqual(row["different"], 0, row)
-            self.assertEqual(row["certificate_error"], "", row)
-            if not with_missing:
-                self.assertEqual(row["missing"], 0, row)
-                self.assertEqual(row["equal"], row["certificates"], row)
 
     def check_proofs(self, network: TransportNetwork) -> None:
         """Check that each site proves each event that it has logged, with a place of its own."""
@@ -101,7 +111,7 @@ class CertificateCase(TransportCase):
             with self.publishing(seed) as network:
                 network.settle()
                 network.world.run(10.0)
-                self.check_equal(network)
+                check_equal(network)
                 self.check_proofs(network)
 
     def test_second_roots_are_equal_after_a_partition(self) -> None:
@@ -116,7 +126,7 @@ class CertificateCase(TransportCase):
                 network.publish()
                 network.settle()
                 network.world.run(60.0)
-                self.check_equal(network)
+                check_equal(network)
 
     def test_a_restarted_site_signs_equal_blocks_again(self) -> None:
         for seed in self.seeds:
@@ -130,7 +140,11 @@ class CertificateCase(TransportCase):
                 network.publish()
                 network.settle()
                 network.world.run(60.0)
-                self.check_equal(network, with_missing=True)
+                check_equal(network, with_missing=True)
+                for site in network.world.names:
+                    self.assertEqual(
+                        str(load_node_key(network.world._folder / site).public), *PINNED_TEXTS[site]
+                    )
 
 
 class TestHybrid(CertificateCase, unittest.TestCase):
@@ -156,49 +170,144 @@ class TestSequencer(CertificateCase, unittest.TestCase):
     order = "sequencer"
 
 
-class TestWithoutKey(TransportCase, unittest.TestCase):
-    """Sites without keys, and one with a key."""
+class TestRotation(TransportCase, unittest.TestCase):
+    """Sites whose nodes get another key."""
+
+    plugin = rcm_transport
+    links = rcm_links
+    pinned = PINNED_TEXTS
+
+    def create_plugins(self, world: NetworkWorld) -> Plugins:
+        return with_keys(world, super().create_plugins(world))
+
+    def node_options(self, number: int) -> RcmOptions:
+        return RcmOptions(sites=SITES, site_keys=self.pinned)
+
+    @contextmanager
+    def publishing(self) -> Iterator[TransportNetwork]:
+        with self.network(0, 3) as network:
+            for name in network.world.names:
+                network.subscribe(f"all-{name}", name)
+            for name in network.world.names:
+                network.add_publisher(name)
+            network.publish()
+            network.settle()
+            network.world.run(10.0)
+            check_equal(network)
+            yield network
+
+    def restart(self, network: TransportNetwork, name: str, key: SigningKey | None = None) -> None:
+        network.kill(name)
+        if key is not None:
+            store_key(network.world, name, key)
+        network.set_carried(name, True)
+        network.world.start(name)
+        network.world.run(5.0)
+
+    def test_a_site_changes_its_key_and_no_certificate_is_rejected(self) -> None:
+        with self.publishing() as network:
+            new = SigningKey.generate()
+            self.pinned = {**PINNED_TEXTS, "n2": (*PINNED_TEXTS["n2"], str(new.public))}
+            for name in ("n0", "n1"):
+                self.restart(network, name)
+            earlier = network.world["n2"].event_log.origin
+            self.restart(network, "n2", new)
+            origin = network.world["n2"].event_log.origin
+            self.assertTrue(origin != earlier and origin_has_key(origin, new.public.raw))
+            network.add_publisher("n0")
+            network.publish()
+            network.settle()
+            network.world.run(10.0)
+            check_equal(network, with_missing=True)
+            self.check_outcomes(network, "n2", [new.public], Outcome.PROVED)
+
+    def test_certificates_with_the_key_of_another_node_are_rejected(self) -> None:
+        with self.publishing() as network:
+            # n2 passes its own check, with a key that the other sites have pinned for n1.
+            self.pinned = {**PINNED_TEXTS, "n2": PINNED_TEXTS["n1"]}
+            self.restart(network, "n2", KEYS["n1"])
+            network.add_publisher("n0")
+            network.publish()
+            network.settle()
+            network.world.run(10.0)
+            rows = {name: network.state_of(name)["peers"] for name in ("n0", "n1")}
+            for row in (each for peers in rows.values() for each in peers if each["site"] == "n2"):
+                self.assertGreater(row["rejected"], 0, row)
+                self.assertIn("does not belong to a pinned key", row["certificate_error"])
+            self.check_outcomes(network, "n2", PINNED["n2"], Outcome.FALSE)
+
+    def check_outcomes(
+        self, network: TransportNetwork, site: str, pinned: list[PinnedKey], expected: Outcome
+    ) -> None:
+        """Check what the newest event's certificate of a site is, by its own answer."""
+        logged = [each for log in read_logs(network.world).values() for each in log]
+        newest = max(
+            (each for each in logged if each.header.stream == CARRIED),
+            key=lambda each: each.arrival,
+        )
+        client_id, _, number, incarnation = newest.header.event_id
+        client = network.world.client("asker", site)
+        asked = client.ask("order-proof", event=f"{client_id}/{incarnation}/{number}")
+        proof = read_event_proof(network.world.wait(asked)["proof"])
+        _, outcomes = verify_event(proof, INSTANCE, {site: pinned})
+        self.assertEqual([each.outcome for each in outcomes if each.site == site], [expected])
+
+
+class TestWithoutKeys(TransportCase, unittest.TestCase):
+    """Sites without pinned keys, and one with them."""
 
     plugin = rcm_transport
     links = rcm_links
 
+    def node_options(self, number: int) -> RcmOptions:
+        return RcmOptions(sites=SITES, site_keys={} if number else {"n1": PINNED_TEXTS["n1"]})
+
     def test_certificates_are_neither_signed_nor_required(self) -> None:
-        with TemporaryDirectory() as folder:
-            key = Path(folder) / "key"
-            KEYS["n0"].store(key)
-            self.node_options = lambda number: RcmOptions(  # type: ignore[method-assign]
-                sites=SITES, signing_key=None if number else key
-            )
-            with self.network(0, 3) as network:
-                network.subscribe("all", "n1", waits=False)
-                network.add_publisher("n0")
-                network.publish()
-                network.settle()
-                network.world.run(10.0)
-                self.assertGreater(network.state_of("n0")["certificate_signatures"], 0)
-                self.assertNotIn("certificate_signatures", network.state_of("n1"))
-                self.assertEqual(network.state_of("n1")["rejected"], 0)
-                client = network.world.client("asker", "n1")
-                with self.assertRaisesRegex(ConfigurationError, "signing_key is not set"):
-                    network.world.wait(client.ask("order-proof", event="c/1/1"))
+        with self.network(0, 3) as network:
+            network.subscribe("all", "n1", waits=False)
+            network.add_publisher("n0")
+            network.publish()
+            network.settle()
+            network.world.run(10.0)
+            self.assertGreater(network.state_of("n0")["certificate_signatures"], 0)
+            self.assertNotIn("certificate_signatures", network.state_of("n1"))
+            self.assertEqual(network.state_of("n1")["rejected"], 0)
+            client = network.world.client("asker", "n1")
+            with self.assertRaisesRegex(ConfigurationError, "site_keys is not set"):
+                network.world.wait(client.ask("order-proof", event="c/1/1"))
 
 
 class TestConfiguration(unittest.TestCase):
-    def create(self, **options: Any) -> object:
-        return create_certificates(
-            *(RcmOptions(sites=SITES, **options), "g", "n0", 1), has_times=True
-        )
+    def create(self, **site_keys: tuple[str, ...]) -> object:
+        options = RcmOptions(sites=SITES, site_keys=site_keys)
+        return create_certificates(options, KEYS["n0"], "g", "n0", 1, has_times=True)
 
-    def test_no_key_means_no_certificates(self) -> None:
+    def test_no_pinned_keys_mean_no_certificates(self) -> None:
         self.assertIsNone(self.create())
 
     def test_a_key_that_others_would_reject_is_a_wrong_configuration(self) -> None:
+        with self.assertRaisesRegex(ConfigurationError, "the key of n0 is .*, by its node.key"):
+            self.create(n0=PINNED_TEXTS["n1"])
+        for own in (PINNED_TEXTS["n0"], (*PINNED_TEXTS["n1"], *PINNED_TEXTS["n0"])):
+            self.assertIsNotNone(self.create(n0=own))
+        self.assertIsNotNone(self.create(n1=PINNED_TEXTS["n1"]))
+
+    def test_a_key_or_a_list_of_keys_is_read_and_written(self) -> None:
+        kind = settings_of(RcmOptions)["site_keys"][1].kind
+        one, two = PINNED_TEXTS["n0"][0], PINNED_TEXTS["n1"][0]
+        found = kind.read({"n0": one, "n1": [one, two]})
+        self.assertEqual(found, {"n0": (one,), "n1": (one, two)})
+        self.assertEqual(tomllib.loads(f"keys = {kind.write(found)}")["keys"]["n1"], [one, two])
+        for wrong in ([], "AAAA", [one, 3]):
+            with self.assertRaises(ValueError):
+                kind.read({"n0": wrong})
+
+    def test_the_removed_setting_is_refused_with_the_way_out(self) -> None:
         with TemporaryDirectory() as folder:
-            path = Path(folder) / "key"
-            with self.assertRaisesRegex(ConfigurationError, "can not be read"):
-                self.create(signing_key=path)
-            KEYS["n0"].store(path)
-            other = {"n0": str(PINNED["n1"])}
-            with self.assertRaisesRegex(ConfigurationError, "is not the key of n0"):
-                self.create(signing_key=path, site_keys=other)
-            self.assertIsNotNone(self.create(signing_key=path))
+            path = Path(folder) / "node.toml"
+            path.write_text(
+                '[streams."a.>"]\nstack = "g"\n[stacks.g]\nuse = "rcm"\n'
+                'sites = { a = "tcp:host=127.0.0.1:port=1" }\nsigning_key = "order.key"\n'
+            )
+            with self.assertRaisesRegex(ConfigurationError, "signing_key is removed.*node.key"):
+                load(path)

@@ -11,7 +11,8 @@ from twisted.internet.defer import Deferred
 
 from broker.config.stacks import StackInstance
 from broker.event.order_entry import OrderEntry, decode_order_entry
-from broker.streams.contract import FlowBatch, ISitesTransport
+from broker.streams.contract import FlowBatch
+from broker.streams.group_operation import ISitesTransport
 from broker.streams.instance import TransportInstance
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher

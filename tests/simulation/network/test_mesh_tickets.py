@@ -7,13 +7,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from msgspec.structs import replace
+
 from broker.config.stacks import DEFAULT_STACK
 from broker.event.envelope import SecurityLevel
-from broker.event.place import Mark
+from broker.event.origin import new_origin, origin_has_key
+from broker.event.place import Mark, Place
 from broker.event.stream import StreamPattern
+from broker.order_certificates.signing_key import SigningKey
+from broker.signatures.node_key import FILE_NAME, load_node_key
 from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch
 from broker.streams.leaf_contract import LeafContext, LeafRequest
-from broker.streams.ticket import ClientTicket, Ticket, derive_ticket_key, sign_ticket
+from broker.streams.ticket import (
+    ClientTicket,
+    Ticket,
+    derive_ticket_key,
+    encode_ticket,
+    sign_ticket,
+)
 from broker.testing.transport_case import TransportCase
 from broker.testing.transport_network import INSTANCE, PATTERN, TransportNetwork
 from plugins.dcp.leaf import DcpLeaf
@@ -50,6 +61,10 @@ def count_clients(network: TransportNetwork) -> int:
     return sum(each["name"] == "desk#1" for each in network.state_of("n0")["children"])
 
 
+def own_key(network: TransportNetwork, name: str) -> SigningKey:
+    return load_node_key(network.world._folder / name)
+
+
 class TestTickets(TransportCase, unittest.TestCase):
     plugin = dcp_transport
     links = dcp_links
@@ -59,13 +74,15 @@ class TestTickets(TransportCase, unittest.TestCase):
         return DcpOptions(udp=address_of(number), roots=(address_of(0),), parents=1)
 
     @contextmanager
-    def keyed_mesh(self) -> Iterator[TransportNetwork]:
-        """Start a root and a router with a key, and a publisher at the root."""
+    def keyed_mesh(self, **network_settings: Any) -> Iterator[TransportNetwork]:
+        """Start a root and a router with a key, and a publisher at the root. The settings are those
+        of the root."""
         with self.network(0, 2, feed=DEFAULT_STACK) as network:
             world = network.world
             for name in world.names:
                 network.kill(name)
                 world.change_settings(name, key_file=world.key_file(SECRET))
+            world.change_settings("n0", **network_settings)
             for name in world.names:
                 world.start(name)
             network.add_publisher("n0")
@@ -95,7 +112,14 @@ class TestTickets(TransportCase, unittest.TestCase):
         return DcpLeaf(dcp_transport, request, context, owner), owner
 
     @staticmethod
-    def ticket(network: TransportNetwork, secret: bytes = SECRET, **changed: Any) -> bytes:
+    def ticket(
+        network: TransportNetwork,
+        secret: bytes = SECRET,
+        issuer: str = "n1",
+        key: SigningKey | None = None,
+        **changed: Any,
+    ) -> bytes:
+        """Return a ticket of a node, with its key; empty: a ticket of an earlier version."""
         fields = {
             "stack": INSTANCE,
             "client_id": "desk",
@@ -104,7 +128,16 @@ class TestTickets(TransportCase, unittest.TestCase):
             "expires": network.world.wall_clock() + 60_000,
             **changed,
         }
-        return sign_ticket(Ticket(**fields), derive_ticket_key(secret))
+        ticket = Ticket(**fields)
+        if issuer:
+            origin = network.world[issuer].event_log.origin
+            ticket = sign_ticket(ticket, origin, own_key(network, issuer))
+            assert ticket.issuer is not None
+            if key is not None:
+                forged = sign_ticket(ticket, new_origin(0, key.public.raw), key).issuer
+                assert forged is not None
+                ticket = replace(ticket, issuer=replace(forged, origin=origin))
+        return encode_ticket(ticket, derive_ticket_key(secret))
 
     def test_bad_tickets_are_refused_and_counted_while_others_go_on(self) -> None:
         with self.keyed_mesh() as network:
@@ -113,6 +146,8 @@ class TestTickets(TransportCase, unittest.TestCase):
             bad: Sequence[tuple[str, bytes, str]] = [
                 ("ticket missing", b"", PATTERN),
                 ("ticket forged", self.ticket(network, b""), PATTERN),
+                ("ticket forged", self.ticket(network, key=SigningKey.generate()), PATTERN),
+                ("ticket forged", self.ticket(network, key=own_key(network, "n0")), PATTERN),
                 ("ticket expired", self.ticket(network, expires=past), PATTERN),
                 ("ticket of another mesh", self.ticket(network, stack="other"), PATTERN),
                 ("pattern", self.ticket(network, patterns=("radar.x",)), PATTERN),
@@ -122,6 +157,7 @@ class TestTickets(TransportCase, unittest.TestCase):
             network.publish(10)
             network.world.run(2.0)
             refusals = network.state_of("n0")["refusals"]
+            self.assertEqual(refusals["ticket forged"], 3 * refusals["ticket expired"])
             for (reason, _, _), (leaf, stranger) in zip(bad, leaves, strict=True):
                 self.assertGreater(refusals[reason], 0, reason)
                 self.assertEqual((stranger.joins, stranger.events), (0, []), reason)
@@ -196,3 +232,45 @@ class TestTickets(TransportCase, unittest.TestCase):
             network.publish(10)
             network.settle()
             self.assertEqual(network.state_of("n0")["refusals"], {})
+
+    def find_refusals(self, network: TransportNetwork, ticket: bytes) -> set[str]:
+        """Return why the root has refused clients, after one has shown a ticket."""
+        leaf, owner = self.join(network, ticket)
+        network.world.run(1.0)
+        refusals = set(network.state_of("n0")["refusals"])
+        self.assertEqual(owner.joins, 0 if refusals else 1)
+        leaf.leave()
+        return refusals
+
+    def test_tickets_of_earlier_versions_count_until_signatures_are_required(self) -> None:
+        for is_required in (False, True):
+            with self.keyed_mesh(require_signatures=is_required) as network:
+                refused = self.find_refusals(network, self.ticket(network, issuer=""))
+                self.assertEqual(refused, {"ticket not signed"} if is_required else set())
+                self.wait_until_held(network)
+
+    def wait_until_held(self, network: TransportNetwork) -> None:
+        """Let a client join with a ticket of its session."""
+        reader = network.subscribe("all", "n1", mesh_parents=1)
+        network.world.run_until(lambda: is_held(reader))
+
+    def test_tickets_of_a_revoked_log_are_refused_and_those_of_the_new_key_count(self) -> None:
+        with self.keyed_mesh() as network:
+            world = network.world
+            stolen = self.ticket(network, expires=world.wall_clock() + 300_000)
+            earlier = world["n1"].event_log.origin
+            for name in ("n0", "n1"):
+                network.kill(name)
+            world.change_settings("n0", revoked_logs=(Place(earlier, 1, 0),))
+            (world._folder / "n1" / FILE_NAME).unlink()
+            for name in ("n0", "n1"):
+                world.start(name)
+            world.run_until(lambda: len(network.state_of("n1")["parents"]) == 1)
+            origin = world["n1"].event_log.origin
+            self.assertTrue(origin_has_key(origin, own_key(network, "n1").public.raw))
+            self.assertNotEqual(origin, earlier)
+            refused = self.find_refusals(network, stolen)
+            self.assertEqual(refused, {"ticket of a revoked log"})
+            refusals = network.state_of("n0")["refusals"]
+            self.wait_until_held(network)
+            self.assertEqual(network.state_of("n0")["refusals"], refusals)

@@ -6,7 +6,15 @@ from typing import Any, cast
 
 import pytest
 
-from broker.streams.ticket import LEEWAY_SECONDS, ClientTicket, Ticket, sign_ticket
+from broker.event.origin import new_origin
+from broker.order_certificates.signing_key import SigningKey
+from broker.streams.ticket import (
+    LEEWAY_SECONDS,
+    ClientTicket,
+    Ticket,
+    encode_ticket,
+    sign_ticket,
+)
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import (
     ControlMessage,
@@ -65,7 +73,7 @@ class Router:
 
 def signed(ticket: Ticket = TICKET, key: bytes = KEY, **changed: Any) -> bytes:
     fields = {name: getattr(ticket, name) for name in ticket.__struct_fields__}
-    return sign_ticket(Ticket(**{**fields, **changed}), key)
+    return encode_ticket(Ticket(**{**fields, **changed}), key)
 
 
 def join_with(ticket: bytes, connection: Connection, key: bytes = KEY, level: int = 0) -> Join:
@@ -133,7 +141,7 @@ def test_nodes_need_no_ticket() -> None:
         (b"x", "ticket forged"),
         (signed(key=b"other"), "ticket forged"),
         (signed()[:-1] + b"?", "ticket forged"),
-        (sign_ticket(cast(Any, ["radar-mesh"]), KEY), "ticket forged"),
+        (encode_ticket(cast(Any, ["radar-mesh"]), KEY), "ticket forged"),
         (signed(stack="boats-mesh"), "ticket of another mesh"),
         (signed(expires=WALL - int(1000 * LEEWAY_SECONDS)), "ticket expired"),
     ],
@@ -177,6 +185,16 @@ def test_a_renewed_ticket_counts_from_then_on() -> None:
     assert router.reasons == [] and router.gate.next_timeout() == 60.0 + LEEWAY_SECONDS
     router.gate.handle_timeout(60.0 + LEEWAY_SECONDS)
     assert router.reasons == ["ticket expired"]
+
+
+def test_a_renewed_ticket_may_be_of_another_node() -> None:
+    router = Router()
+    connection = router.join()
+    for key in (SigningKey.generate(), SigningKey.generate()):
+        origin = new_origin(WALL, key.public.raw)
+        renewal = renew_with(encode_ticket(sign_ticket(TICKET, origin, key), KEY), connection)
+        assert router.check(connection, renewal) is None
+    assert router.reasons == []
 
 
 @pytest.mark.parametrize(

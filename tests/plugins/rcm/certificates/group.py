@@ -11,7 +11,7 @@ from plugins.rcm.certificates.exchange import CertificateExchange
 from plugins.rcm.effects import EndLink, GroupEffect, SendPacket
 
 KEYS = {site: SigningKey.generate() for site in "abc"}
-PINNED = {site: key.public for site, key in KEYS.items()}
+PINNED = {site: [key.public] for site, key in KEYS.items()}
 
 
 def make_builder(

@@ -287,7 +287,7 @@ def test_a_wrong_signature_is_rejected_and_the_link_continues() -> None:
     receive(group, packet_of(CERTIFICATE, KEYS["a"]), packet_of(CERTIFICATE))
     peer = group.sites["a"].peers["b"]
     assert (peer.rejected, len(peer.certificates), group.ended) == (1, 1, [])
-    assert peer.error == "certificate of b: the signature does not belong to the pinned key"
+    assert peer.error == "certificate of b: the signature does not belong to a pinned key"
 
 
 def test_a_site_without_a_pinned_key_is_rejected() -> None:
