@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from twisted.logger import Logger
 
 from broker.cluster import messages
+from broker.cluster.address import Address
 from broker.cluster.clone_detection import find_later_process
 from broker.cluster.dtd_exchange import DtdExchange
 from broker.cluster.ingest_job import IngestJob
@@ -41,6 +42,7 @@ from broker.cluster.traffic.effects import (
 )
 from broker.cluster.traffic.forwarding import GROUP
 from broker.cluster.traffic.frame import Frame
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.messages import (
     DtdAnswer,
     DtdRequest,
@@ -57,6 +59,7 @@ from broker.event.flow import is_default_flow, is_flow, origin_of, pattern_of
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.log.pending_commit import RelayedEvents
+from broker.streams.contract import CarriedEvent
 from broker.streams.queue_policy import BLOCK
 from broker.transport.clock import IClock
 from broker.transport.core_runner import CoreRunner
@@ -207,6 +210,16 @@ class ClusterDriver:
     def send_frame(self, frame: Frame) -> None:
         if self.traffic is not None:
             self.call(self.traffic.receive_frame, frame)
+
+    def send_page(
+        self, request: PageRequest, page: Sequence[tuple[Range, Sequence[CarriedEvent]]]
+    ) -> None:
+        if self.traffic is not None:
+            self.call(self.traffic.send_page, request, page)
+
+    def interest_destination(self, reader: Address) -> Address:
+        assert self.state is not None
+        return self.state.destination_of(reader)
 
     def give_up_range(self, origin: str, after: Mark, upto: Mark, reason: str) -> None:
         if self.traffic is not None:

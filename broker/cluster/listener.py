@@ -13,7 +13,7 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
 from twisted.names import client, dns
 
-from broker.cluster.descriptor import Endpoint, MulticastGroup
+from broker.cluster.descriptor import Endpoint, MulticastGroup, NodeDescriptor
 from broker.cluster.dialler import TwistedDialler
 from broker.cluster.discovery.discovery_port import DiscoveryPort
 from broker.cluster.discovery.dns_seeds import HostSeeds, SrvSeeds
@@ -106,7 +106,7 @@ class NetworkListener:
             return HostSeeds(client.getResolver(), host, port)
         self._discovery = DiscoveryPort(
             *(self._reactor, (host, port), settings.group_interface, settings.name, self._key),
-            self._network.describe_for_discovery,
+            self._describe_node,
         )
         with _name_setting(
             f"network.discover {settings.discover},"
@@ -114,6 +114,14 @@ class NetworkListener:
         ):
             self._discovery.start()
         return self._discovery
+
+    def _describe_node(self) -> tuple[NodeDescriptor, bool] | None:
+        """Return True if the cluster has room; None without a cluster."""
+        state = self._network.state
+        if state is None:
+            return None
+        has_room = len(state.map.members()) < self._settings.max_nodes
+        return self._network.membership.node, has_room
 
     async def stop(self) -> None:
         """The caller stops the ports that `start` returned."""

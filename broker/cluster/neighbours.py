@@ -61,6 +61,8 @@ class Neighbour:
     peer: str
     confidential: bool = True
     """Encrypted, or within this machine."""
+    certified_name: str = ""
+    """Empty without a certificate."""
     version: int = 1
     """Of the protocol between nodes."""
     up: bool = False
@@ -93,6 +95,7 @@ class Neighbour:
             initiated=initiated,
             peer=channel.peer_description,
             confidential=channel.confidential,
+            certified_name=channel.certified_name,
             version=accepted.version,
         )
 
@@ -124,8 +127,7 @@ class Neighbour:
 class Neighbours:
     """Links of a node: one per neighbour, kept through reconnections (RCM R29; T12, T13).
 
-    A broken connection has some seconds to come back before its link is down: `suspect` of the
-    stack's settings.
+    A broken connection may come back within some seconds: `suspect` of the stack's settings.
     """
 
     log = Logger()

@@ -12,7 +12,6 @@ from broker.cluster.address import Address, UnitPath
 from broker.cluster.admission import AdmissionContext, surplus_members
 from broker.cluster.admission_context import build_admission_context
 from broker.cluster.clone_detection import CloneConfirmation, find_earlier_clones
-from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.driver import ClusterDriver
 from broker.cluster.dtd_exchange import DtdExchange
 from broker.cluster.flow_exchange import FlowExchange
@@ -20,6 +19,7 @@ from broker.cluster.handshake_core import Accepted
 from broker.cluster.interest_announcer import InterestAnnouncer
 from broker.cluster.link_policy import LinkPolicy
 from broker.cluster.log_page_server import LogPageServer
+from broker.cluster.map.name_bindings import NameBindings
 from broker.cluster.membership import Membership
 from broker.cluster.multicast_group import ClusterGroup
 from broker.cluster.neighbours import Neighbour, Neighbours
@@ -36,7 +36,6 @@ from broker.cluster.traffic import frame as frames
 from broker.cluster.traffic.core import Traffic
 from broker.cluster.traffic.forwarding import has_transit_ranges
 from broker.cluster.traffic.frame import Frame
-from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.known_histories import KnownHistories
 from broker.cluster.traffic.messages import PageRequest, ReplicaAck, RoutedMessage
 from broker.cluster.traffic.sender import OutgoingEvent
@@ -44,7 +43,7 @@ from broker.cluster.types.network_types import NetworkTypes
 from broker.errors import BrokerError, Cloned, Closed, ProtocolError, ShuttingDown
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
-from broker.streams.contract import CarriedEvent, FlowBatch
+from broker.streams.contract import FlowBatch
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
 
@@ -77,6 +76,7 @@ class Network:
         wall_clock: Callable[[], int],
         link_policy: LinkPolicy,
         signatures: SignatureCheck,
+        bindings: NameBindings,
         most_nodes: int,
         compress: bool,
         patience: float,
@@ -88,6 +88,7 @@ class Network:
         self._clone_confirmation = CloneConfirmation()
         self._link_policy = link_policy
         self.signatures = signatures
+        self._bindings = bindings
         self.timer_lag = TimerLag(clock)
         self._most_nodes = most_nodes
         self._compress, self._patience = compress, patience
@@ -195,7 +196,12 @@ class Network:
         self.leave_cluster(Closed(f"{node.name} is a member of another cluster"))
         self.membership.node = node
         log = self.event_log
-        state = NetworkState(node, self._own_cuts, stacks=self._stacks)
+        state = NetworkState(
+            *(node, self._own_cuts),
+            stacks=self._stacks,
+            key=log.signing_key,
+            bindings=self._bindings,
+        )
         traffic = Traffic(
             state,
             log.origin,
@@ -275,13 +281,6 @@ class Network:
             self.membership.node, self.state, self.neighbours, is_overloaded=is_overloaded
         )
 
-    def describe_for_discovery(self) -> tuple[NodeDescriptor, bool] | None:
-        """Return True if the cluster has room; None without a cluster."""
-        if self.state is None:
-            return None
-        room = len(self.state.map.members()) < self._most_nodes
-        return self.membership.node, room
-
     def link_up(self, neighbour: Neighbour) -> None:
         if self.state is None:
             return
@@ -336,6 +335,9 @@ class Network:
             elif isinstance(message, RoutedMessage):
                 self.driver.call(self.traffic.receive_message, message)
             elif not self.replicas.receive_message(neighbour, message):
+                name = neighbour.certified_name
+                if isinstance(message, messages.Update) and message.author == name:
+                    self.driver.call(self.state.bind_certified, message)
                 self.driver.call(self.state.receive_message, neighbour.name, message)
 
     def _receive_frame(self, frame: Frame, neighbour: Neighbour) -> None:
@@ -386,15 +388,5 @@ class Network:
             self.neighbours.close_link(name, error)
         self.membership.set_members(members)
 
-    def interest_destination(self, reader: Address) -> Address:
-        assert self.state is not None
-        return self.state.destination_of(reader)
-
     def is_cleared(self, reader: Address, rank: int) -> bool:
         return self.state is not None and self.state.next_hop(reader, rank) is not None
-
-    def send_page(
-        self, request: PageRequest, page: Sequence[tuple[Range, Sequence[CarriedEvent]]]
-    ) -> None:
-        if self.traffic is not None:
-            self.driver.call(self.traffic.send_page, request, page)

@@ -20,6 +20,7 @@ from broker.cluster.handshake_messages import PROTOCOL_VERSIONS
 from broker.cluster.link_policy import LinkPolicy
 from broker.cluster.link_stacks import LinkStacks, max_frame
 from broker.cluster.log_page_server import LogPageServer
+from broker.cluster.map.name_bindings import NameBindings
 from broker.cluster.membership import Dialler, Membership, MembershipSettings
 from broker.cluster.missing_types import MissingTypes
 from broker.cluster.multicast_group import ClusterGroup
@@ -40,6 +41,7 @@ from broker.config.key_file import read_key
 from broker.config.stacks import DEFAULT_STACK, find_plugins_of
 from broker.config.value_kind import split_host_port
 from broker.dtd.cache import DtdCache
+from broker.errors import ConfigurationError
 from broker.event.place import Mark
 from broker.ingest.pending_dtds import PendingDtds
 from broker.ingest.quarantine import Quarantine
@@ -48,6 +50,7 @@ from broker.limit_registry import LimitRegistry
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import IMatcher
+from broker.order_certificates.signing_key import PinnedKey
 from broker.transport.faults import describe_faults
 from broker.transport.stacks import Transport
 
@@ -89,6 +92,8 @@ def build_network(
     assert plugin is not None
     link_stacks = LinkStacks(settings, instance, plugin, reactor.seconds())
     wants = RemoteInterest(matcher)
+    signatures = SignatureCheck(signature_policy(network_settings), reactor.seconds)
+    public_keys = _public_keys(settings, event_log)
     replicator = Replicator(
         event_log,
         settings.streams,
@@ -125,9 +130,9 @@ def build_network(
             matcher=matcher,
             remote_interest=wants,
             clock=reactor,
-            destination_of=network.interest_destination,
+            destination_of=network.driver.interest_destination,
             is_cleared=network.is_cleared,
-            on_page=network.send_page,
+            on_page=network.driver.send_page,
             queues=PageQueues(settings.queue.events, settings.queue.bytes),
         ),
         dtds=neighbour_dtds,
@@ -142,7 +147,8 @@ def build_network(
             network_settings.validate == "every-hop",
             network_settings.link_costs,
         ),
-        signatures=SignatureCheck(signature_policy(network_settings), reactor.seconds),
+        signatures=signatures,
+        bindings=NameBindings(public_keys, signatures.record_rejected),
         most_nodes=network_settings.max_nodes,
         compress=network_settings.compress,
         patience=network_settings.gap_timeout,
@@ -200,6 +206,15 @@ def build_network(
         "node-handshakes", bound=lambda: MOST_HANDSHAKES, used=lambda: acceptor.under_way
     )
     return network
+
+
+def _public_keys(settings: Settings, log: EventLog) -> dict[str, bytes]:
+    """Return the keys by name. Raises `ConfigurationError` for another key of this node."""
+    keys = {name: PinnedKey.parse(each) for name, each in settings.network.public_keys}
+    own = keys.get(settings.node.name)
+    if own is not None and (log.signing_key is None or own.raw != log.signing_key.public.raw):
+        raise ConfigurationError(f"network.public_keys has another key for {settings.node.name}")
+    return {name: key.raw for name, key in keys.items()}
 
 
 def _describe(settings: Settings, log: EventLog, now_ms: int) -> NodeDescriptor:

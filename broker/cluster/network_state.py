@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
-from broker.cluster.address import NETWORK, Address, UnitPath, enclosing_units, is_within, unit_text
+from broker.cluster.address import NETWORK, Address, enclosing_units, is_within, unit_text
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.interest.contributions import PROFILE, SUMMARY
 from broker.cluster.interest.core import InterestExchange
@@ -20,9 +20,12 @@ from broker.cluster.interest.effects import (
     InterestRemoved,
     QueuePoliciesChanged,
 )
+from broker.cluster.interest.expiring_interest import ExpiringInterest
 from broker.cluster.map.core import NetworkMap
+from broker.cluster.map.entries import NODE, PROOF
+from broker.cluster.map.name_bindings import NameBindings
 from broker.cluster.map.own_links import OwnLinks, Publication
-from broker.cluster.messages import Message
+from broker.cluster.messages import Message, Update
 from broker.cluster.stack_tables import OwnStack, StackTables
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import (
@@ -42,6 +45,7 @@ from broker.event.flow import origin_of
 from broker.event.stream import StreamPattern
 from broker.matching.covering.interest_union import MAX_QUERIES
 from broker.matching.query.query import Query
+from broker.order_certificates.signing_key import SigningKey
 from broker.streams.queue_policy import IQueuePolicy
 
 
@@ -60,13 +64,6 @@ class _PendingLink:
     until: float
 
 
-@attrs.define
-class _ExpiringInterest:
-    scope: UnitPath
-    until: float
-    entries: set[str]
-
-
 NetworkStateEffect: TypeAlias = (
     Send
     | InterestAdded
@@ -80,8 +77,6 @@ NetworkStateEffect: TypeAlias = (
 )
 
 _TIMES = TableTimes()
-#: Seconds until a new or returning leader announces the interest of a disappeared author again.
-INTEREST_EXPIRY = 10.0
 #: Seconds; then a link is used even without all tables of the other node.
 SYNC_TIMEOUT = 5.0
 #: Seconds; a node that has just started would announce an empty interest of its unit.
@@ -103,20 +98,24 @@ class NetworkState:
         times: TableTimes = _TIMES,
         max_queries: int = MAX_QUERIES,
         stacks: Mapping[str, OwnStack] = MappingProxyType({}),
+        key: SigningKey | None = None,
+        bindings: NameBindings | None = None,
     ) -> None:
-        """`stacks` names the transport of each pattern that the default one does not carry."""
+        """`stacks` names the transport of each pattern that the default one does not carry. `key`
+        signs the node's descriptor, and `bindings` checks those of others."""
         self.address, self.node = node.address, node
         self.tables = Tables(node.address, node.incarnation, cut, times)
-        self.map = NetworkMap(node.address)
+        self._bindings = bindings or NameBindings()
+        self.map = NetworkMap(node.address, self._bindings)
         self.profiles = InterestExchange(self.tables, max_queries)
         self.types = TypeTables(self.tables)
         self.stacks = StackTables(self.tables, stacks)
-        self._links = OwnLinks(node)
+        self._links = OwnLinks(node, key)
         self._pending_links: dict[str, _PendingLink] = {}
         self._led: dict[int, bool] = {}
         self._lead_at: dict[int, float] = {}
         self._present: set[TableKey] = set()
-        self._expiring: dict[TableKey, _ExpiringInterest] = {}
+        self._expiring = ExpiringInterest(self.tables)
         self._summary_authors: dict[str, set[str]] = {}
 
     def publish_descriptor(self, node: NodeDescriptor, now: float) -> list[NetworkStateEffect]:
@@ -127,6 +126,24 @@ class NetworkState:
     def request_feed(self, patterns: Collection[str], now: float) -> list[NetworkStateEffect]:
         """Ask the origins of flows of these patterns for their events in frames."""
         return self._publish([self.stacks.feed_request(patterns)] if patterns else [], now)
+
+    def publish_in_cluster(
+        self, kind: str, changes: Mapping[str, Any], now: float
+    ) -> list[NetworkStateEffect]:
+        """Change a table about this node, which the members of its cluster get."""
+        own = self.address
+        return self._publish([Publication(kind, own.node, own.unit, changes)], now)
+
+    def bind_certified(self, update: Update, now: float) -> list[NetworkStateEffect]:
+        """Bind the name of a node to its key in its own tables, which came over a link with its
+        certificate."""
+        for kind, subject, _, entries in update.tables:
+            if kind == NODE and subject == update.author:
+                proof = dict(entries).get(PROOF)
+                if self._bindings.bind_certified(subject, proof):
+                    self.map.check_name(subject)
+                    return self._map_changed(now)
+        return []
 
     def link_up(
         self, far: NodeDescriptor, transport: str, cost: int, clearance: int, now: float
@@ -186,7 +203,7 @@ class NetworkState:
             self.profiles.next_timeout(),
             self.types.next_timeout(),
             *self._lead_at.values(),
-            *(each.until for each in self._expiring.values()),
+            self._expiring.next_timeout(),
         )
         return min((time for time in times if time is not None), default=None)
 
@@ -199,8 +216,8 @@ class NetworkState:
         if due is not None and due <= now:
             effects += self._apply_effects(self.profiles.handle_timeout(now), now)
         effects += self._apply_type_effects(self.types.handle_timeout(now), now)
-        if any(each.until <= now for each in self._expiring.values()):
-            effects += self._apply_to_interest(self._expire_interest(now), now)
+        if expired := self._expiring.handle_timeout(now, self._present):
+            effects += self._apply_to_interest(expired, now)
         for name, link in list(self._pending_links.items()):
             if link.until <= now:
                 effects += self._publish_link(name, now)
@@ -281,38 +298,17 @@ class NetworkState:
             if isinstance(effect, TableChanged) and effect.key.kind in (PROFILE, SUMMARY):
                 if effect.is_removed:
                     self._present.discard(effect.key)
-                    self._delay_withdrawal(effect, effect.changes, now)
+                    self._expiring.delay(effect, effect.changes, now)
                     continue
                 self._present.add(effect.key)
                 if effect.is_restart:
                     removed = [key for key, value in effect.changes.items() if value is None]
                     if removed:
-                        self._delay_withdrawal(effect, removed, now)
+                        self._expiring.delay(effect, removed, now)
                     current = {key: v for key, v in effect.changes.items() if v is not None}
                     effect = attrs.evolve(effect, changes=current)
             applied.append(effect)
         return self._apply_to_interest(applied, now)
-
-    def _delay_withdrawal(self, effect: TableChanged, entries: Iterable[str], now: float) -> None:
-        # An author that disappears again gets the full time again.
-        expiring = self._expiring.get(effect.key)
-        entries_before = expiring.entries if expiring else set()
-        delayed = _ExpiringInterest(
-            effect.scope, now + INTEREST_EXPIRY, entries_before.union(entries)
-        )
-        self._expiring[effect.key] = delayed
-
-    def _expire_interest(self, now: float) -> list[TablesEffect]:
-        effects: list[TablesEffect] = []
-        for key, expiring in list(self._expiring.items()):
-            if expiring.until <= now:
-                del self._expiring[key]
-                present = key in self._present
-                entries = expiring.entries - self.tables.get(key).keys()
-                effects.append(
-                    TableChanged(key, expiring.scope, dict.fromkeys(sorted(entries)), not present)
-                )
-        return effects
 
     def _apply_to_interest(
         self, effects: Sequence[TablesEffect], now: float

@@ -68,7 +68,7 @@ class SignatureCheck:
         try:
             events = frame.events_at(range(frame.event_count))
         except ProtocolError as error:
-            self._record_rejected(sender, error)
+            self.record_rejected(sender, error)
             return False
         # They are decoded once.
         frame.cache_events(events)
@@ -135,15 +135,15 @@ class SignatureCheck:
                 )
             check_events(flow, events, must_sign=must_sign)
         except BadSignature as error:
-            self._record_rejected(sender, error)
+            self.record_rejected(sender, error)
             return False
         return True
 
-    def _record_rejected(self, sender: str, error: ProtocolError) -> None:
+    def record_rejected(self, sender: str, error: ProtocolError) -> None:
         """Count and log a rejection; further senders share one count."""
         if sender not in self.rejected and len(self.rejected) >= MOST_SENDERS:
             sender = ""
         self.rejected[sender] += 1
         self._warnings.report(
-            sender, error.code, f"{sender or 'a node'} sent events that are rejected: {error}"
+            sender, error.code, f"{sender or 'a node'} sent what is rejected: {error}"
         )

@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from broker.config import value_kind
+from broker.config.named_key import NAMED_KEY, NamedKey
 from broker.config.setting import setting
 from broker.event.envelope import CLEARTEXT_LEVEL, SecurityLevel
 from broker.event.place import Place
@@ -136,6 +137,12 @@ class NetworkSettings:
         value_kind.list_of(value_kind.PLACE, most=1_000),
         (),
         "Logs whose key was stolen, each with its last trusted place. Later events are rejected.",
+    )
+    public_keys: tuple[NamedKey, ...] = setting(
+        value_kind.list_of(NAMED_KEY),
+        (),
+        "Public keys of nodes, as `xmlbroker status` shows them. Another key under such a name is "
+        "rejected.",
     )
     verify: str = setting(
         value_kind.choice("edge", "always"),

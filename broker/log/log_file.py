@@ -74,6 +74,7 @@ class LogFile(FileReader):
         self._sync = sync
         self._wall_clock = wall_clock
         self._own_key = own_key
+        self.signing_key = own_key.key
         self._map_size = max_events_bytes or retention.map_bytes
         self.archive_hold = ArchiveHold(retention.unarchived_bytes)
         # The writer holds it only while it opens again: no reader waits for the disk.

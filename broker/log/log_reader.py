@@ -21,6 +21,7 @@ from broker.log.repair import Repairs
 from broker.log.replica_table import ReplicaSpan
 from broker.log.startup_repair import StartupRepairs
 from broker.log.worker import Worker
+from broker.order_certificates.signing_key import SigningKey
 
 #: Limits of one page of `scrub`.
 SCRUB_EVENTS = 512
@@ -63,6 +64,11 @@ class LogReader:
     @property
     def origin(self) -> str:
         return self._file.origin
+
+    @property
+    def signing_key(self) -> SigningKey | None:
+        """Key of the node; None if it signs nothing."""
+        return self._file.signing_key
 
     @property
     def archive_hold(self) -> ArchiveHold:

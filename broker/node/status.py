@@ -75,6 +75,7 @@ def build_status(node: InspectedNode) -> dict[str, Any]:
         "node": node.settings.node.name,
         "version": broker.__version__,
         "origin": log.origin,
+        "public_key": None if log.signing_key is None else str(log.signing_key.public),
         "started_ms": node.started_ms,
         "memory": {"resident_bytes": resident, "private_bytes": private},
         "log": {

@@ -16,7 +16,7 @@ from broker.archive.interval import Interval, Intervals, difference, has_branche
 from broker.delivery.recovery_contract import LostRange, RecoveryRequest
 from broker.errors import BrokerError
 from broker.event.flow import origin_of
-from broker.event.gap_reason import LOST, UNREACHABLE
+from broker.event.gap_reason import LOST, RETENTION, UNREACHABLE
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_source import MAX_LAST, ArchiveSource
@@ -164,7 +164,7 @@ class SubscriptionRecovery:
 
     def _as_losses(self, origin: str, intervals: Iterable[Interval]) -> list[LostRange]:
         reason = self._missed.gap_reason
-        if reason == LOST and self._log_source.is_unanswered(origin):
+        if reason in (LOST, RETENTION) and self._log_source.is_unanswered(origin):
             reason = UNREACHABLE
         return [LostRange(origin, *each, reason) for each in intervals]
 

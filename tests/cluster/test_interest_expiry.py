@@ -5,8 +5,9 @@ from typing import Any
 from broker.cluster.address import Address
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.interest.effects import InterestRemoved
+from broker.cluster.interest.expiring_interest import INTEREST_EXPIRY
 from broker.cluster.messages import REPLACED, Update
-from broker.cluster.network_state import INTEREST_EXPIRY, NetworkState
+from broker.cluster.network_state import NetworkState
 
 
 def update(number: int, incarnation: int, *tables: Any) -> Update:

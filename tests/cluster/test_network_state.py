@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 from broker.cluster.address import Address
 from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.interest.expiring_interest import INTEREST_EXPIRY
 from broker.cluster.messages import Message
-from broker.cluster.network_state import INTEREST_EXPIRY, LEAD_DELAY, SYNC_TIMEOUT, NetworkState
+from broker.cluster.network_state import LEAD_DELAY, SYNC_TIMEOUT, NetworkState
 from broker.cluster.tables.effects import Send
 from broker.cluster.tables.table import TableKey
 from broker.testing.core_network import CoreNetwork

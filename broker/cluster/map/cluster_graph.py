@@ -9,7 +9,15 @@ import attrs
 
 from broker.cluster.address import Address, UnitPath
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.map.entries import MAX_COST, SELF, NodeLink, parse_link_key, parse_node_link
+from broker.cluster.map.entries import (
+    MAX_COST,
+    PROOF,
+    SELF,
+    NodeLink,
+    parse_link_key,
+    parse_node_link,
+)
+from broker.cluster.map.name_bindings import NameBindings
 from broker.cluster.map.shortest_paths import Edge, Graph
 from broker.errors import ProtocolError
 
@@ -22,12 +30,17 @@ DRAINING_COST = MAX_COST * MAX_NODES
 @attrs.define
 class _NodeTable:
     node: NodeDescriptor | None = None
+    plain: Any = None
+    """The descriptor as published."""
+    proof: Any = None
+    key: bytes | None = None
     links: dict[str, NodeLink] = attrs.field(factory=dict)
 
 
 class ClusterGraph:
-    def __init__(self, unit: UnitPath) -> None:
+    def __init__(self, unit: UnitPath, bindings: NameBindings) -> None:
         self._unit = unit
+        self._bindings = bindings
         self._tables: dict[str, _NodeTable] = {}
         self._stale: set[str] = set()
         self._graph: Graph = {}
@@ -48,8 +61,10 @@ class ClusterGraph:
             table = self._tables[node] = _NodeTable()
         if entry == SELF:
             self._invalidate(node, *table.links)
-            table.node = None
+            table.node, table.plain = None, value
             table.node = None if value is None else self._parse_descriptor(node, value)
+        elif entry == PROOF:
+            table.proof = value
         else:
             far = parse_link_key(entry)
             self._invalidate(node, far)
@@ -58,6 +73,20 @@ class ClusterGraph:
                 if len(table.links) >= MAX_NODES:
                     raise ProtocolError(f"more than {MAX_NODES} links of a node")
                 table.links[far] = parse_node_link(value)
+
+    def check_name(self, node: str) -> None:
+        """Call this when the descriptor of a node or its proof has changed.
+
+        Raises `ProtocolError` for a wrong proof, or for another key than that of the name. Then the
+        node has no descriptor.
+        """
+        table = self._tables.get(node)
+        if table is None or table.node is None:
+            return
+        described, table.node, table.key = table.node, None, None
+        self._invalidate(node, *table.links)
+        table.key = self._bindings.find_key(node, table.plain, table.proof)
+        table.node = described
 
     def graph(self) -> Graph:
         """Return the edges that both ends report; never changed in place."""
@@ -70,6 +99,10 @@ class ClusterGraph:
     def members(self) -> Mapping[str, NodeDescriptor]:
         """Described nodes, reachable or not."""
         return {name: table.node for name, table in self._tables.items() if table.node}
+
+    def keys(self) -> Mapping[str, bytes]:
+        """Public keys of described nodes, but for those of earlier versions."""
+        return {name: table.key for name, table in self._tables.items() if table.key is not None}
 
     def node_of_origin(self, origin: str) -> Address | None:
         """Return the node with this log; of several, the smallest name."""

@@ -25,7 +25,8 @@ from broker.cluster.address import (
 from broker.cluster.descriptor import CLEARANCES, NodeDescriptor
 from broker.cluster.handshake_messages import Alternative
 from broker.cluster.map.cluster_graph import ClusterGraph
-from broker.cluster.map.entries import NODE, UNIT_LINKS, UnitLink
+from broker.cluster.map.entries import NODE, PROOF, SELF, UNIT_LINKS, UnitLink
+from broker.cluster.map.name_bindings import NameBindings
 from broker.cluster.map.route_table import RouteTable
 from broker.cluster.map.unit_graph import UnitGraph
 from broker.errors import ProtocolError
@@ -45,9 +46,9 @@ class MapSnapshot:
 
 
 class NetworkMap:
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, bindings: NameBindings | None = None) -> None:
         self.address = address
-        self._cluster = ClusterGraph(address.unit)
+        self._cluster = ClusterGraph(address.unit, bindings or NameBindings())
         self._contexts = [UnitGraph(address.unit[:depth]) for depth in range(len(address.unit))]
         self._routes = RouteTable(address, self._cluster, self._contexts)
         self._refused = 0
@@ -72,8 +73,18 @@ class NetworkMap:
                     graph.set_entry(author, entry, value)
                 except ProtocolError:
                     self._refused += 1
+            if kind == NODE and not changes.keys().isdisjoint((SELF, PROOF)):
+                self.check_name(author)
         self._routes.invalidate()
         return True
+
+    def check_name(self, node: str) -> None:
+        """Remove the descriptor of a node of the cluster if its name belongs to another key."""
+        try:
+            self._cluster.check_name(node)
+        except ProtocolError:
+            self._refused += 1
+        self._routes.invalidate()
 
     def _graph_for(
         self, kind: str, subject: str, author: str, scope: UnitPath
@@ -141,6 +152,10 @@ class NetworkMap:
     def members(self) -> Mapping[str, NodeDescriptor]:
         """Nodes of the own cluster, reachable or not."""
         return self._cluster.members()
+
+    def keys(self) -> Mapping[str, bytes]:
+        """Public keys of the members, by name."""
+        return self._cluster.keys()
 
     def link_counts(self) -> Mapping[str, int]:
         """Links inside the cluster, by node."""

@@ -25,6 +25,8 @@ NODE = "node"
 UNIT_LINKS = "unit-links"
 PROCESS = "process"
 SELF = "self"
+#: Entry beside a descriptor (`broker.cluster.map.name_bindings`). Earlier versions refuse it alone.
+PROOF = "proof"
 LINK = "link:"
 
 #: Keeps the sums of costs small on any route.

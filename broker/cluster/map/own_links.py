@@ -9,7 +9,18 @@ import attrs
 
 from broker.cluster.address import UnitPath, common_prefix, unit_text
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.map.entries import LINK, MAX_COST, NODE, PROCESS, SELF, UNIT_LINKS, UnitLink
+from broker.cluster.map.entries import (
+    LINK,
+    MAX_COST,
+    NODE,
+    PROCESS,
+    PROOF,
+    SELF,
+    UNIT_LINKS,
+    UnitLink,
+)
+from broker.cluster.map.name_bindings import prove_descriptor
+from broker.order_certificates.signing_key import SigningKey
 
 
 @attrs.frozen
@@ -31,14 +42,19 @@ class _Link:
 
 
 class OwnLinks:
-    def __init__(self, node: NodeDescriptor) -> None:
+    def __init__(self, node: NodeDescriptor, key: SigningKey | None = None) -> None:
+        """`key` signs the descriptor."""
         self._node = node
+        self._key = key
         self._up: dict[str, _Link] = {}
 
     def set_node(self, node: NodeDescriptor) -> list[Publication]:
         """Publish the node's descriptor. Call it at the start, and after each change."""
         self._node = node
-        publication = Publication(NODE, node.name, node.address.unit, {SELF: node.to_plain()})
+        changes: dict[str, Any] = {SELF: node.to_plain()}
+        if self._key is not None:
+            changes[PROOF] = tuple(prove_descriptor(self._key, node))
+        publication = Publication(NODE, node.name, node.address.unit, changes)
         far = [link for link in self._up.values() if link.far.address.unit != node.address.unit]
         return [publication, *(each for link in far for each in self._publications(link, up=True))]
 

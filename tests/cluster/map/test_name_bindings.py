@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.cluster.address import Address
+from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.map.core import NetworkMap
+from broker.cluster.map.entries import NODE, PROOF, SELF
+from broker.cluster.map.name_bindings import MOST_BOUND, NameBindings, prove_descriptor
+from broker.errors import ProtocolError
+from broker.event.origin import new_origin
+from broker.order_certificates.signing_key import SigningKey
+
+UNIT = ("alps", "c1")
+KEY, OTHER = SigningKey.generate(), SigningKey.generate()
+
+
+def described(name: str, key: SigningKey | None, **changes: Any) -> dict[str, Any]:
+    origin = new_origin(1_700_000_000_000, None if key is None else key.public.raw)
+    node = NodeDescriptor(Address(UNIT, name), origin, 1, (4,))._replace(**changes)
+    proof = None if key is None else tuple(prove_descriptor(key, node))
+    return {SELF: node.to_plain(), PROOF: proof}
+
+
+class Site:
+    def __init__(self, **configured: SigningKey) -> None:
+        self.rejected: list[str] = []
+        self.bindings = NameBindings(
+            {name: key.public.raw for name, key in configured.items()},
+            lambda name, error: self.rejected.append(name),
+        )
+        self.map = NetworkMap(Address(UNIT, "own"), self.bindings)
+
+    def publish(self, name: str, changes: dict[str, Any]) -> bool:
+        """Return whether the map has the node then."""
+        self.map.apply_change((NODE, name, name), UNIT, changes)
+        return name in self.map.members()
+
+
+def test_signed_descriptor_gives_its_key() -> None:
+    site = Site()
+    assert site.publish("a", described("a", KEY))
+    assert site.map.keys() == {"a": KEY.public.raw}
+    assert site.publish("a", described("a", KEY, draining=True)) and not site.rejected
+
+
+def test_descriptor_of_an_earlier_version_has_no_key() -> None:
+    site = Site()
+    assert site.publish("a", {SELF: described("a", None)[SELF]})
+    assert site.map.keys() == {} and site.rejected == []
+
+
+@pytest.mark.parametrize("signer", [None, OTHER])
+def test_configured_name_belongs_to_its_key_alone(signer: SigningKey | None) -> None:
+    site = Site(a=KEY)
+    assert site.publish("a", described("a", KEY))
+    assert not site.publish("a", described("a", signer))
+    assert site.rejected == ["a"] and site.map.keys() == {}
+    assert site.map.snapshot().refused == 1
+    assert site.publish("a", described("a", KEY))
+
+
+def test_changed_descriptor_is_rejected() -> None:
+    site = Site()
+    changes = described("a", KEY)
+    forged = described("a", KEY, draining=True)
+    assert not site.publish("a", {**changes, SELF: forged[SELF]})
+    assert site.rejected == ["a"]
+
+
+def test_descriptor_with_the_log_of_another_key_is_rejected() -> None:
+    site, origin = Site(), new_origin(1_700_000_000_000, OTHER.public.raw)
+    assert not site.publish("a", described("a", KEY, origin=origin))
+    assert site.rejected == ["a"]
+
+
+@pytest.mark.parametrize("proof", [(), (b"", b""), ("k" * 32, "s" * 64), 7, (b"k" * 32, b"s" * 63)])
+def test_malformed_proof_is_rejected(proof: Any) -> None:
+    site = Site()
+    assert not site.publish("a", {**described("a", KEY), PROOF: proof})
+    assert site.rejected == ["a"]
+
+
+def test_certificate_binds_a_name_to_the_key_that_came_over_its_link() -> None:
+    site = Site()
+    forged, genuine = described("a", OTHER), described("a", KEY)
+    assert site.publish("a", forged), "nothing binds the name"
+    assert site.bindings.bind_certified("a", genuine[PROOF])
+    site.map.check_name("a")
+    assert "a" not in site.map.members() and site.rejected == ["a"]
+    assert site.publish("a", genuine)
+    assert not site.publish("a", forged)
+    assert not site.bindings.bind_certified("a", genuine[PROOF]), "it is bound"
+    assert not site.bindings.bind_certified("a", None)
+
+
+def test_bound_names_are_bounded() -> None:
+    bindings, proof = NameBindings(), described("a", KEY)[PROOF]
+    assert all(bindings.bind_certified(f"n{n}", proof) for n in range(MOST_BOUND))
+    assert not bindings.bind_certified("late", proof)
+
+
+def test_configured_key_counts_more_than_a_certificate() -> None:
+    site = Site(a=KEY)
+    site.bindings.bind_certified("a", described("a", OTHER)[PROOF])
+    with pytest.raises(ProtocolError):
+        site.bindings.find_key("a", *described("a", OTHER).values())
