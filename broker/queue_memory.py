@@ -18,7 +18,10 @@ ENTRY_BYTES: Final = 512
 
 
 class QueueMemory:
-    """Counts bytes of queued events, each once, and of messages that are not acknowledged."""
+    """Counts bytes of queued events, each once, and of messages that are not acknowledged.
+
+    Queues are those of clients, and of nodes that read pages of the log.
+    """
 
     def __init__(
         self, max_bytes: int = DEFAULT_BYTES, limit_registry: LimitRegistry | None = None

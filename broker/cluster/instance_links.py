@@ -27,6 +27,7 @@ from broker.errors import (
     ProtocolError,
     StackMismatch,
 )
+from broker.queue_memory import QueueMemory
 from broker.transport.clock import IClock
 from broker.transport.core_runner import CoreRunner
 from broker.transport.socket import ISocketChannel
@@ -69,6 +70,7 @@ class InstanceLinks:
         clock: IClock,
         random: Random,
         link_log: LinkLog,
+        memory: QueueMemory,
     ) -> None:
         """`plugin` is the link stack, `purpose` that of the handshake.
 
@@ -87,7 +89,7 @@ class InstanceLinks:
         self._refusing: set[str] = set()
         """Nodes without this instance. They can have it only after a restart."""
         self._connected: set[str] = set()
-        stacks = LinkStacks(settings, stack, plugin, clock.seconds())
+        stacks = LinkStacks(settings, stack, plugin, clock.seconds(), memory)
         self._links = Neighbours(
             settings.node.name,
             clock,

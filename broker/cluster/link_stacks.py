@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from broker.config import Settings
 from broker.config.stacks import StackInstance
+from broker.queue_memory import HeldBytes, QueueMemory
 from broker.transport.faults import create_layers
 from broker.transport.layer import ILayer
 from broker.transport.monitor import ILinkOwner
@@ -27,13 +28,19 @@ class LinkStacks:
     """Stacks over connections, for one instance and its link stack."""
 
     def __init__(
-        self, settings: Settings, instance: StackInstance, plugin: IProtocolStack, start: float
+        self,
+        settings: Settings,
+        instance: StackInstance,
+        plugin: IProtocolStack,
+        start: float,
+        memory: QueueMemory,
     ) -> None:
-        """Faults count their time from `start`."""
+        """Faults count their time from `start`; send buffers count in `memory`."""
         self._settings = settings
         self._instance = instance
         self._plugin = plugin
         self._start = start
+        self._memory = memory
         self._created: Counter[str] = Counter()
 
     @property
@@ -67,6 +74,7 @@ class LinkStacks:
             suspect=self._settings.network.suspect,
             options=self._instance.link_options,
             owner=owner,
+            held=HeldBytes(self._memory),
         )
         return build_stack(self._plugin, settings, faults=faults)
 

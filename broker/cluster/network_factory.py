@@ -51,6 +51,7 @@ from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import IMatcher
 from broker.order_certificates.signing_key import PinnedKey
+from broker.queue_memory import QueueMemory
 from broker.transport.faults import describe_faults
 from broker.transport.stacks import Transport
 
@@ -79,6 +80,7 @@ def build_network(
     random: Random,
     stacks: Mapping[str, OwnStack],
     limit_registry: LimitRegistry,
+    queue_memory: QueueMemory,
 ) -> Network:
     """`stacks` names the transport of each pattern that frames do not carry.
 
@@ -90,7 +92,7 @@ def build_network(
     instance = settings.stack(DEFAULT_STACK)
     plugin = find_plugins_of(instance)[1]
     assert plugin is not None
-    link_stacks = LinkStacks(settings, instance, plugin, reactor.seconds())
+    link_stacks = LinkStacks(settings, instance, plugin, reactor.seconds(), queue_memory)
     wants = RemoteInterest(matcher)
     signatures = SignatureCheck(signature_policy(network_settings), reactor.seconds)
     public_keys = _public_keys(settings, event_log)
@@ -133,7 +135,7 @@ def build_network(
             destination_of=network.driver.interest_destination,
             is_cleared=network.is_cleared,
             on_page=network.driver.send_page,
-            queues=PageQueues(settings.queue.events, settings.queue.bytes),
+            queues=PageQueues(settings.queue.events, settings.queue.bytes, queue_memory),
         ),
         dtds=neighbour_dtds,
         types=types,

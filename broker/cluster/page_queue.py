@@ -16,6 +16,7 @@ from broker.cluster.traffic.frame_range import Range
 from broker.event.place import Mark
 from broker.log.chunk import split_by_size
 from broker.log.logged_event import LoggedEvent
+from broker.queue_memory import QueueMemory
 from broker.streams.bounded_queue import BoundedQueue, LostRange, QueueBudget
 from broker.streams.coalescing_key import make_key_reader
 from broker.streams.dropped_count import QUEUE_FULL, DroppedCount
@@ -115,8 +116,8 @@ def _sum_losses(
 class PageQueues:
     """Queues by reader and flow, which share their bounds in equal parts."""
 
-    def __init__(self, max_events: int, max_bytes: int) -> None:
-        self._budget = QueueBudget(max_events, max_bytes)
+    def __init__(self, max_events: int, max_bytes: int, memory: QueueMemory) -> None:
+        self._budget = QueueBudget(max_events, max_bytes, memory=memory)
         self._queues: OrderedDict[tuple[Address, str], PageQueue] = OrderedDict()
 
     def __len__(self) -> int:

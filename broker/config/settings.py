@@ -126,8 +126,8 @@ class QueueSettings:
     total_bytes: int = setting(
         value_kind.size(MIB, TIB),
         GIB,
-        "Memory of the queues and send buffers of all clients. Beyond half of it, queues with more "
-        "than an equal part of the half are full.",
+        "Memory of the queues and send buffers of all clients and links of nodes. Beyond half of "
+        "it, those with more than an equal part of the half are full.",
     )
 
 

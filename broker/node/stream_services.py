@@ -32,6 +32,7 @@ from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
+from broker.queue_memory import QueueMemory
 from broker.recovery.lost_range import read_lost_range
 from broker.recovery.node_recovery import NodeRecovery
 from broker.signatures.node_key import load_node_key
@@ -70,6 +71,8 @@ class INode(Protocol):
     @property
     def matcher(self) -> IMatcher: ...
     @property
+    def queue_memory(self) -> QueueMemory: ...
+    @property
     def output(self) -> Output: ...
     @property
     def recovery(self) -> NodeRecovery: ...
@@ -92,7 +95,10 @@ def build_transports(
     identity = NodeIdentity.from_settings(
         settings.network, lambda: network.membership.node, network.admission_context
     )
-    opener = LinkOpener(settings, identity, clock, wall_clock, random, sockets, find_plugins)
+    opener = LinkOpener(
+        *(settings, identity, clock, wall_clock, random, sockets, find_plugins),
+        memory=node.queue_memory,
+    )
     services = StreamServices(node, network, clock, random, opener, wall_clock)
     services.ticket_key = derive_ticket_key(identity.key or b"")
     transports = StreamTransports(node.settings, services, find_plugins)
@@ -100,15 +106,15 @@ def build_transports(
     for instance in transports:
         stack = settings.stack(instance.instance)
         if stack.has_own_links:
-            links = _make_instance_links(network, stack, settings, find_plugins, clock, random)
+            links = _make_instance_links(node, network, stack, find_plugins, clock, random)
             network.driver.instance_links |= {each.text: links for each in instance.patterns}
     return transports
 
 
 def _make_instance_links(
+    node: INode,
     network: Network,
     stack: StackInstance,
-    settings: Settings,
     find_plugins: FindPlugins,
     clock: IClock,
     random: Random,
@@ -118,8 +124,8 @@ def _make_instance_links(
     membership = network.membership
     purpose = LINKS + name_links(stack.name, transport, plugin)
     links = membership.instance_links[purpose] = InstanceLinks(
-        *(stack, plugin, purpose, settings, network.neighbours, network.messages_received),
-        *(membership.dial_neighbour, clock, random, membership.link_log),
+        *(stack, plugin, purpose, node.settings, network.neighbours, network.messages_received),
+        *(membership.dial_neighbour, clock, random, membership.link_log, node.queue_memory),
     )
     return links
 

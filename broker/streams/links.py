@@ -17,6 +17,7 @@ from broker.config.stacks import FindPlugins, StackInstance, select_channel
 from broker.config.value_kind import split_host_port
 from broker.errors import ConfigurationError
 from broker.event.envelope import CLEARTEXT_LEVEL
+from broker.queue_memory import QueueMemory
 from broker.streams.connection_links import ConnectionLinks
 from broker.streams.connection_port import ConnectionPort, NodeIdentity
 from broker.streams.contract import ILinkReceiver, ILinks
@@ -59,8 +60,9 @@ class LinkOpener:
         random: Random,
         sockets: LinkSockets,
         find_plugins: FindPlugins,
+        memory: QueueMemory,
     ) -> None:
-        """`wall_clock` gives ms since 1970."""
+        """`wall_clock` gives ms since 1970; send buffers count in `memory`."""
         self._settings = settings
         self._identity = identity
         self._clock = clock
@@ -69,6 +71,7 @@ class LinkOpener:
         self._open = sockets
         self.find_addresses = sockets.find_addresses
         self._find_plugins = find_plugins
+        self._memory = memory
         self._sockets: dict[str, tuple[IDatagramSocket, list[DatagramLinks]]] = {}
         self._ports: dict[tuple[str, Transport], ConnectionPort] = {}
 
@@ -219,7 +222,7 @@ class LinkOpener:
             receiver,
             self._clock,
             self._random,
-            LinkStacks(self._settings, instance, plugin, self._clock.seconds()),
+            LinkStacks(self._settings, instance, plugin, self._clock.seconds(), self._memory),
             max_frame(self._settings),
             partial(self._open_link_group, instance),
             lambda: self._close_connections(place),

@@ -14,6 +14,7 @@ from broker.cluster.handshake_core import Initiator
 from broker.cluster.handshake_messages import LINKS, PROTOCOL_VERSIONS
 from broker.config import Settings
 from broker.config.stacks import Plugins, StackInstance
+from broker.queue_memory import QueueMemory
 from broker.streams.connection_port import NodeIdentity
 from broker.streams.contract import ILinkReceiver, ILinks
 from broker.streams.link_sockets import LinkSockets
@@ -62,6 +63,7 @@ def open_stranger(world: NetworkWorld, instance: StackInstance, plugins: Plugins
             lambda host, port: SharedMemorySocket(world.datagrams, (host, port)), open_connections
         ),
         lambda _: plugins,
+        QueueMemory(),
     )
     return opener.open(instance, f"{_HOST}:{_PORT}", _Deaf())
 

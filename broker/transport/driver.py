@@ -158,7 +158,11 @@ class StackDriver:
 
         Raises KeyError if it has not joined.
         """
-        self.links.pop(peer).end(error)
+        link = self.links.pop(peer)
+        link.end(error)
+        for each in link.cores:
+            if IBufferingCore.providedBy(each):
+                each.release_memory()
         for height, core in enumerate(self.cores):
             self._queue.perform(self._call_core, height, core.peer_removed, peer)
 

@@ -114,6 +114,9 @@ class IBufferingCore(ILinkCore):
         """Drop the packets that wait for the peer to be connected. Later ones are delivered
         without a notice of the loss. No effect on a connected peer."""
 
+    def release_memory() -> None:
+        """Count no buffer in the memory of all queues any more: the link is over."""
+
 
 class ILayerCore(Interface):
     """State of one layer above the links of a stack: each method names the peer.

@@ -32,7 +32,10 @@ class MspacesStack:
         options = settings.options or MspacesSettings()
         assert isinstance(options, MspacesSettings)
         links = P2PLayer(
-            incarnation=settings.incarnation, suspect=settings.suspect, **attrs.asdict(options)
+            incarnation=settings.incarnation,
+            suspect=settings.suspect,
+            held=settings.held,
+            **attrs.asdict(options),
         )
         return [links, MulticastLayer()]
 

@@ -22,6 +22,7 @@ from broker.event.place import Mark
 from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
 from broker.order_certificates.signing_key import SigningKey
+from broker.queue_memory import QueueMemory
 from broker.signatures.node_key import load_node_key
 from broker.streams.connection_port import NodeIdentity
 from broker.streams.contract import CarriedEvent, ILinkReceiver, ILinks, ITransportContext
@@ -77,6 +78,7 @@ def create_context(
     opener = LinkOpener(
         *(settings, identity, reactor, wall_clock, random),
         *(sockets or open_on_reactor(reactor, settings), _find_plugins),
+        QueueMemory(settings.queue.total_bytes),
     )
     context = _Context(
         *(group, name, options, reactor, random, wall_clock, folder),

@@ -43,7 +43,7 @@ class RcmStack:
         monitor = MonitorLayer(
             incarnation=settings.incarnation, settings=options.monitor, owner=settings.owner
         )
-        p2p = self._create_p2p(options, settings.incarnation)
+        p2p = self._create_p2p(options, settings)
         return [monitor, p2p, self._create_fan_out(options, settings.node)]
 
     def reconnection_policy(self, options: object) -> ReconnectionPolicy:
@@ -70,15 +70,16 @@ class RcmStack:
         return MulticastLayer()
 
     @staticmethod
-    def _create_p2p(options: RcmLinkSettings, incarnation: int) -> ILinkLayer:
+    def _create_p2p(options: RcmLinkSettings, settings: StackSettings) -> ILinkLayer:
         if options.p2p != "robust-p2p":
             buffers = options.send_buffer_bytes if options.p2p == "tcp-suspected" else 0
             return PlainLayer(buffer_bytes=buffers)
         return P2PLayer(
-            incarnation=incarnation,
+            incarnation=settings.incarnation,
             window_bytes=options.window_bytes,
             send_buffer_bytes=options.send_buffer_bytes,
             is_monitored=True,
+            held=settings.held,
         )
 
 

@@ -22,6 +22,7 @@ from broker.log.history import BranchLoss, HistoryChain
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted
+from broker.queue_memory import QueueMemory
 from broker.streams.contract import CarriedEvent
 from broker.streams.queue_policy import BLOCK, IQueuePolicy
 from tests.cluster.traffic.frames import node
@@ -79,7 +80,7 @@ def page_server(log: Any, on_page: Callable[..., Any], **changes: Any) -> LogPag
         "clock": Clock(),
         "destination_of": lambda address: address,
         "is_cleared": lambda address, rank: True,
-        "queues": PageQueues(1_000, 1 << 20),
+        "queues": PageQueues(1_000, 1 << 20, QueueMemory()),
     }
     return LogPageServer(event_log=log, on_page=on_page, **(defaults | changes))
 

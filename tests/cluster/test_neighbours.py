@@ -7,6 +7,7 @@ from twisted.internet.task import Clock
 
 from broker.cluster.neighbours import Neighbour, Neighbours
 from broker.errors import BrokerError, Closed, ProtocolError
+from broker.queue_memory import HeldBytes, QueueMemory
 from broker.testing.memory_network import MemoryNetwork
 from broker.transport.layer import ILayer
 from broker.transport.multicast import MulticastLayer
@@ -17,11 +18,17 @@ from broker.transport.stack import Stack
 from tests.cluster.sample_nodes import a_node
 
 BUFFER = 20_000
+#: Of all queues of a node.
+MEMORY = 2 * BUFFER
 
 
-def stack(name: str, transport: str, incarnation: int) -> Stack:
+def stack(name: str, transport: str, incarnation: int, held: HeldBytes | None = None) -> Stack:
     links = P2PLayer(
-        incarnation=incarnation, send_buffer_bytes=BUFFER, window_bytes=BUFFER, suspect=1.0
+        incarnation=incarnation,
+        send_buffer_bytes=BUFFER,
+        window_bytes=BUFFER,
+        suspect=1.0,
+        held=held,
     )
     layers: list[ILayer] = [links, MulticastLayer()]
     return Stack("test", layers, TCP_PROPERTIES)
@@ -32,8 +39,14 @@ class Node:
         self.name = name
         self.log: list[tuple[object, ...]] = []
         self.on_messages: Callable[[Sequence[bytes]], None] = lambda batch: None
+        self.memory = QueueMemory(MEMORY)
         base = stack(name, "tcp", 1)
-        self.neighbours = Neighbours(name, world.clock, self, base, stack, max_frame=2**20)
+        self.neighbours = Neighbours(
+            *(name, world.clock, self, base, self.make_stack), max_frame=2**20
+        )
+
+    def make_stack(self, name: str, transport: str, incarnation: int) -> Stack:
+        return stack(name, transport, incarnation, HeldBytes(self.memory))
 
     def link_up(self, neighbour: Neighbour) -> None:
         self.log.append(("up", neighbour.name))
@@ -126,6 +139,40 @@ def test_a_full_link_drops_droppable_messages_and_is_ended_by_a_reliable_one() -
     assert a.get("b") is None
     assert ("a", b"1") not in world.nodes["c"].log
     a.send_reliable(b"no link", "b")
+
+
+def test_links_beyond_their_part_of_the_memory_of_all_queues_drop_messages_alone() -> None:
+    world = World()
+    node = world.nodes["a"]
+    clients = HeldBytes(node.memory), HeldBytes(node.memory)
+    for each in clients:
+        each.resize(MEMORY // 4)
+    for _ in range(2):
+        assert node.neighbours.send_droppable(bytes(MEMORY // 10), ["b"])
+    assert not node.neighbours.send_droppable(b"x", ["b"])
+    assert node.neighbours.send_droppable(b"small", ["c"])
+    # A message that must not be lost is sent all the same.
+    node.neighbours.send_reliable(b"kept", "b")
+    world.run(0.2)
+    sent = bytes(MEMORY // 10)
+    assert world.nodes["b"].log == [("a", sent, sent, b"kept")]
+    assert world.nodes["c"].log == [("a", b"small")]
+    assert node.neighbours.send_droppable(b"y", ["b"])
+    for each in clients:
+        each.close()
+    world.run(0.2)
+    assert node.memory.used == 0
+
+
+def test_a_link_that_is_over_leaves_the_memory_of_all_queues() -> None:
+    world = World()
+    node = world.nodes["a"]
+    world.network.cut("ab")
+    world.run(0.5)
+    node.neighbours.send_reliable(bytes(1000), "b")
+    assert node.memory.used > 1000
+    world.run(1.1)
+    assert (node.memory.used, node.memory.holders) == (0, 0)
 
 
 def test_a_broken_link_keeps_messages_until_it_is_given_up() -> None:

@@ -10,6 +10,7 @@ from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.event.writer import write_event
 from broker.log.logged_event import LoggedEvent
+from broker.queue_memory import ENTRY_BYTES, QueueMemory
 from broker.streams.bounded_queue import QueueBudget
 from broker.streams.dropped_count import QUEUE_FULL, DroppedCount
 from broker.streams.queue_policy import DROP_NEWEST, DROP_OLDEST, FAIL, parse_queue_policy
@@ -143,7 +144,7 @@ def test_a_full_queue_with_fail_keeps_all_events_and_says_so_once() -> None:
 
 
 def test_queues_share_their_bounds_and_the_number_of_queues_is_bounded() -> None:
-    queues = PageQueues(2 * MOST_QUEUES, 1 << 20)
+    queues = PageQueues(2 * MOST_QUEUES, 1 << 20, QueueMemory())
     for number in range(MOST_QUEUES):
         found = queues.find(node(f"n{number}"), "home", DROP_OLDEST, (1, 0), number / 100)
         assert found is not None
@@ -164,7 +165,7 @@ def test_queues_share_their_bounds_and_the_number_of_queues_is_bounded() -> None
 
 @pytest.mark.parametrize("policy", [DROP_OLDEST, BY_KEY])
 def test_another_policy_starts_an_empty_queue(policy: object) -> None:
-    queues = PageQueues(10, 1 << 20)
+    queues = PageQueues(10, 1 << 20, QueueMemory())
     first = queues.find(READER, "home", DROP_NEWEST, (1, 0), 0.0)
     assert first is not None
     add(first, event(1), upto=1)
@@ -173,3 +174,21 @@ def test_another_policy_starts_an_empty_queue(policy: object) -> None:
     # The first one has left its part of the bounds.
     add(second, *(event(i, str(i)) for i in range(1, 11)), upto=10)
     assert [len(events) for _, events in take(second)] == [10]
+
+
+def test_queues_count_in_the_memory_of_all_queues_and_leave_it() -> None:
+    size = event(10).size + ENTRY_BYTES
+    memory = QueueMemory(8 * size)
+    queues = PageQueues(1_000, 1 << 20, memory)
+    found = [queues.find(node(f"n{n}"), "home", DROP_OLDEST, (1, 0), 0.0) for n in range(2)]
+    for queue in found:
+        assert queue is not None
+        add(queue, *map(event, range(11, 21)), upto=20)
+        assert memory.used <= memory.max_bytes
+    first = found[0]
+    assert first is not None
+    # Half of the memory is for all: the second queue left the first one its part.
+    assert rows(take(first)) == [(0, 20, 16, False, slow(6), [17, 18, 19, 20])]
+    for n in range(2):
+        queues.remove(node(f"n{n}"), "home")
+    assert (memory.used, memory.holders) == (0, 0)

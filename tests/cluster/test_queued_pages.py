@@ -11,6 +11,7 @@ from broker.cluster.page_queue import PageQueues
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.messages import PageRequest
+from broker.queue_memory import QueueMemory
 from broker.streams.dropped_count import QUEUE_FULL, DroppedCount
 from broker.streams.queue_policy import DROP_OLDEST, FAIL, IQueuePolicy
 from tests.cluster.test_log_page_server import FakeRemoteInterest, Matcher, pages_to, short_log
@@ -35,7 +36,7 @@ def test_an_event_larger_than_the_queue_does_not_block_its_reader(
         matcher=Matcher(),
         remote_interest=interest,
         clock=clock,
-        queues=PageQueues(1_000, 10),
+        queues=PageQueues(1_000, 10, QueueMemory()),
     )
     after = (log.own_end[0], 0)
     request = PageRequest(node("home"), node("reader"), MAX_HOPS, log.origin, after, may_drop=True)

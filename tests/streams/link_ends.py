@@ -17,6 +17,7 @@ from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.handshake_messages import PROTOCOL_VERSIONS
 from broker.config import NodeSettings, Settings
 from broker.config.stacks import Plugins, StackInstance
+from broker.queue_memory import QueueMemory
 from broker.streams.connection_links import ConnectionLinks
 from broker.streams.connection_port import NodeIdentity
 from broker.streams.contract import ILinkReceiver
@@ -132,6 +133,7 @@ class End:
             *(settings, identity, self.clock, lambda: 1, Random(name)),
             LinkSockets(_no_datagrams, self._open, lambda group: wire.open_group(group)),
             self._find_plugins,
+            QueueMemory(),
         )
         wire.ends.append(self)
 

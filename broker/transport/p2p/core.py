@@ -220,6 +220,9 @@ class P2PCore:
             self.sender.drop_waiting()
         return self._flush(now)
 
+    def release_memory(self) -> None:
+        self.sender.release_memory()
+
     def consumed(self, count: int, now: float) -> list[Effect]:
         receiver = self.receiver
         receiver.release_credit(count, now)

@@ -82,6 +82,11 @@ class Sender:
         self._ever_sent = min(self._ever_sent, self.sent)
         self.is_writable = self._count_held() and self.buffered <= self._most_writable
 
+    def release_memory(self) -> None:
+        """Count nothing any more."""
+        if self._held is not None:
+            self._held.close()
+
     def _count_held(self) -> bool:
         """Return True if the memory of all queues has room for more."""
         return self._held is None or self._held.resize(self.buffered)

@@ -10,6 +10,7 @@ import attrs
 from twisted.plugin import IPlugin
 from zope.interface import Attribute
 
+from broker.queue_memory import HeldBytes
 from broker.transport.layer import ILayer, Property
 from broker.transport.monitor.owner import ILinkOwner
 from broker.transport.socket.contract import DATAGRAM_PROPERTIES, TCP_PROPERTIES
@@ -46,6 +47,8 @@ class StackSettings:
     """An instance of the stack's `options` class; None for its defaults."""
     owner: ILinkOwner | None = None
     """Owner of the link, for a stack with a connection monitor."""
+    held: HeldBytes | None = None
+    """Counts the send buffer of the link in the memory of all queues."""
 
 
 class INamedPlugin(IPlugin):
