@@ -140,7 +140,9 @@ class RemoteInterest:
     def install_for_absent(self, key: Hashable, interest: StreamInterest) -> None:
         """Match for an absent local client: an event that enters the unit may be for it alone."""
         self.remove_for_absent(key)
-        number = self._matcher.subscribe(interest.pattern, interest.query, _share_of("absent", key))
+        number = self._matcher.subscribe(
+            interest.pattern, interest.query, share_of_destination("absent", key)
+        )
         self._absent[key] = number, interest
 
     def remove_for_absent(self, key: Hashable) -> None:
@@ -247,7 +249,7 @@ class RemoteInterest:
 
     def _subscribe(self, installed: _Installed) -> None:
         interest = installed.interest
-        share = _share_of(str(installed.destination), installed.id)
+        share = share_of_destination(str(installed.destination), installed.id)
         number = self._matcher.subscribe(interest.pattern, interest.query, share)
         self._installed[number] = installed
         self._numbers[installed.destination, installed.id] = number
@@ -255,5 +257,6 @@ class RemoteInterest:
         self._targets.clear()
 
 
-def _share_of(destination: str, key: object) -> str:
+def share_of_destination(destination: str, key: object) -> str:
+    """Return the holder of the time of one of a destination's queries, by its key."""
     return f"{destination} {zlib.crc32(repr(key).encode()) % SHARES_OF_DESTINATION}"

@@ -76,6 +76,8 @@ class RecoveryRequest:
     number: int = 0
     """The client's."""
     client_id: str = ""
+    holder: str = ""
+    """Under this name the time of the query counts (`Identity.holder`)."""
     durable_name: str = ""
     previous_address: str = ""
     """A node with all missed events in its log."""

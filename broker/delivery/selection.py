@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
@@ -11,7 +12,8 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.event.envelope import Liveness
 from broker.matching.contract import NO_VARIANTS, DtdNeeded, IMatcher, Variants
-from broker.sessions.time_slices import SLICE_SECONDS
+from broker.sessions.fair_slices import FAIR_SLICE_SECONDS, FairSlices
+from broker.transport.clock import IClock
 
 #: Types cached as having no DTD.
 _MAX_CACHED_TYPES = 1_000
@@ -27,6 +29,7 @@ class Selection:
         self,
         matcher: IMatcher,
         dtds: IDtdCache,
+        clock: IClock,
         *,
         accept_undescribed: bool,
     ) -> None:
@@ -34,9 +37,11 @@ class Selection:
         self._dtds = dtds
         self._accept_undescribed = accept_undescribed
         self._undescribed: OrderedDict[DtdReference, None] = OrderedDict()
+        self._slices = FairSlices(clock)
 
     async def select(
         self,
+        holder: str,
         number: int,
         documents: Sequence[bytes],
         liveness: Liveness,
@@ -44,11 +49,17 @@ class Selection:
     ) -> list[bool]:
         """Return which of the first documents match, as many as fit into a time slice.
 
+        The holders (`Identity.holder`) have their turns. So many recoveries of one account delay
+        neither live events nor other accounts.
+
         Raises `UnknownSubscription` and `InvalidEvent` as `IMatcher.select`, and `DtdNeeded`.
         """
         while True:
             try:
-                return self._run_matcher(number, documents, liveness, self._undescribed, variants)
+                return await self._slices.run(
+                    holder,
+                    partial(self._run_matcher, number, documents, liveness, variants),
+                )
             except DtdNeeded as needed:
                 if not await self._fetch_dtd(needed):
                     raise
@@ -58,11 +69,11 @@ class Selection:
         number: int,
         documents: Sequence[bytes],
         liveness: Liveness,
-        undescribed: Mapping[DtdReference, None],
         variants: Variants,
     ) -> list[bool]:
         selected: list[bool] = self._matcher.select(
-            number, documents, liveness, undescribed.keys(), SLICE_SECONDS, variants
+            *(number, documents, liveness, self._undescribed.keys()),
+            *(FAIR_SLICE_SECONDS, variants),
         )
         return selected
 

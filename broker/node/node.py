@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -137,7 +138,7 @@ class Node:
             *(link_sockets or open_on_reactor(reactor, settings), find_plugins),
         )
         accept = settings.types.undescribed == "accept"
-        self._selection = Selection(self.matcher, self.dtds, accept_undescribed=accept)
+        self._selection = Selection(self.matcher, self.dtds, reactor, accept_undescribed=accept)
         self._late_validator = self.types.build_late_validator(self.matcher)
         self.recovery = build_recovery(
             event_log=self.event_log,
@@ -230,6 +231,7 @@ class Node:
             random=random,
             stacks=transports_by_pattern(self.settings, find_plugins),
             limit_registry=self.limit_registry,
+            queue_memory=self.queue_memory,
         )
 
     def _make_acceptor(self) -> SessionAcceptor:
@@ -289,7 +291,7 @@ class Node:
             clearance=session.identity.clearance.rank,
             limits=QueueLimits.from_settings(self.settings, self.queue_memory),
             log=self.event_log,
-            select=self._select_events,
+            select=partial(self._select_events, session.identity.holder),
             on_failed=fail_feed,
             clock=self._reactor,
             late_validator=self._late_validator,

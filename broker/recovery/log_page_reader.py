@@ -53,6 +53,8 @@ class LogPageRequest:
     client_id: str = ""
     name: str = ""
     """A durable subscription for which the log is complete."""
+    holder: str = ""
+    """Under this name the time of the query counts."""
     allow_partial: bool = False
     from_ms: int = 0
     until_ms: int = 0
@@ -348,12 +350,11 @@ class LogPageReader:
 
     @contextmanager
     def _subscribed_query(self, request: LogPageRequest, *, patient: bool) -> Iterator[PageQuery]:
-        """Subscribe the query in the share of the client's queries."""
         number = self._matcher.subscribe(
-            request.pattern, request.query, request.client_id, request.clearance
+            request.pattern, request.query, request.holder, request.clearance
         )
         try:
-            yield PageQuery(request.pattern, request.query, number, waits_for_dtds=patient)
+            yield PageQuery(request.pattern, request.query, number, patient, request.holder)
         finally:
             self._matcher.unsubscribe(number)
 

@@ -267,6 +267,7 @@ class LogSource:
         missed = self._missed
         return LogPageRequest(
             *(missed.pattern, missed.query, missed.clearance, ranges),
+            holder=missed.holder,
             from_ms=missed.from_ms,
             until_ms=missed.until_ms,
         )

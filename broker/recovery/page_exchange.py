@@ -15,6 +15,7 @@ from twisted.logger import Logger
 from broker.cluster.address import Address
 from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.node_requests import NodeRequests
+from broker.cluster.remote_interest import share_of_destination
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.cluster.traffic.version import FLOW_VERSION, PROOF_VERSION, record_fields
 from broker.errors import BadSignature, BrokerError, NotConnected, Overloaded, PeerSilent
@@ -134,6 +135,8 @@ class PageExchange:
                     {origin: (after, upto) for origin, after, upto in message.ranges},
                     message.serial,
                     *(message.client_id, message.name),
+                    # An account's name is of another authority here.
+                    share_of_destination(str(message.source), message.query),
                     allow_partial=returned,
                     as_logged=returned,
                     # All versions that send this name support placeholders.

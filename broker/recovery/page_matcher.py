@@ -27,7 +27,7 @@ from broker.transport.clock import IClock
 REMOTE_DTD_WAIT: Final = 4.0
 
 Select: TypeAlias = Callable[
-    [int, Sequence[bytes], Liveness, Variants], Coroutine[Any, Any, list[bool]]
+    [str, int, Sequence[bytes], Liveness, Variants], Coroutine[Any, Any, list[bool]]
 ]
 
 
@@ -38,6 +38,8 @@ class PageQuery:
     matcher_number: int
     waits_for_dtds: bool
     """True if a missing DTD is awaited as long as in live delivery."""
+    holder: str = ""
+    """Under this name its turns count."""
 
 
 class PageMatcher:
@@ -92,7 +94,8 @@ class PageMatcher:
     async def _select_run(self, reader: PageQuery, run: EventRun) -> list[bool]:
         documents = [event.document for event in run.events]
         return await self._select(
-            reader.matcher_number, documents, Liveness.RECOVERY, run.variants or NO_VARIANTS
+            *(reader.holder, reader.matcher_number, documents, Liveness.RECOVERY),
+            run.variants or NO_VARIANTS,
         )
 
     def _may_match(

@@ -362,6 +362,7 @@ class SubscriptionLifecycle:
             last=message.last if message.start == "last" else 0,
             number=message.number,
             client_id=self._profile.identity.client_id,
+            holder=self._profile.identity.holder,
             durable_name=message.durable,
             previous_address=self._previous_address,
             position=position_had,

@@ -120,7 +120,7 @@ class Matcher:
         self.known.remove(number)
 
     async def select(
-        self, number: int, documents: Sequence[bytes], liveness: Liveness, variants: Variants
+        self, _: str, number: int, documents: Sequence[bytes], *__: Liveness | Variants
     ) -> list[bool]:
         if self.waits:
             waiting: Deferred[None] = Deferred()
@@ -230,8 +230,8 @@ def test_a_page_ends_when_its_matching_events_fill_it(
     """Two events are read at a time; three fill a page."""
 
     class Rare(Matcher):
-        async def select(self, _: int, documents: Sequence[bytes], *__: Any) -> list[bool]:
-            return [matching] * len(documents)
+        async def select(self, *of: Any) -> list[bool]:
+            return [matching] * len(of[2])
 
     size = EVENTS[0].size
     assert {event.size for event in EVENTS} == {size}

@@ -13,6 +13,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from broker.cluster.address import Address
+from broker.cluster.remote_interest import SHARES_OF_DESTINATION
 from broker.cluster.traffic.messages import RoutedMessage
 from broker.errors import BadSignature, BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.annotation import with_annotation
@@ -129,6 +130,21 @@ def test_a_repeated_request_is_answered_once(others: int) -> None:
     # The answer may have been lost.
     messenger.deliver(asked.sent[-1])
     assert len(pages.reading) == 2 + others
+
+
+def test_queries_of_a_node_count_for_its_own_few_shares() -> None:
+    _, messenger, pages = exchange(THERE, Clock())
+    for name in ("here", "elsewhere"):
+        asker, asked, _ = exchange(Address(("c",), name), Clock())
+        for number in range(20):
+            query = parse_query(f"/a = {number}")
+            asker.fetch_page(THERE, attrs.evolve(REQUEST, query=query))
+            messenger.deliver(asked.sent[-1])
+            pages.reading[-1].callback(Page([], {"o": (1, 9)}, 0))
+    holders = [each.holder for each in pages.asked]
+    parts = set(holders[:20]), set(holders[20:])
+    assert [len(part) for part in parts] == [SHARES_OF_DESTINATION] * 2
+    assert not parts[0] & parts[1]
 
 
 def test_errors_of_either_side_come_at_once() -> None:

@@ -75,7 +75,7 @@ class Node:
         return [True]
 
     async def select_page(
-        self, number: int, documents: Sequence[bytes], *_: Liveness | Variants
+        self, holder: str, number: int, documents: Sequence[bytes], *_: Liveness | Variants
     ) -> list[bool]:
         if b"<late/>" in documents and not self.has_dtd:
             raise DtdNeeded(TypeMissing(LATE_TYPE, ""))
