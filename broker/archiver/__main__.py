@@ -32,6 +32,8 @@ from broker.log.external_reader import ExternalReader
 from broker.private_files import PRIVATE_UMASK, open_private, use_umask
 from broker.recovery.archive_access import ArchivedDurable, Coverage
 from broker.replay.garbage_collection import tune_garbage_collector
+from broker.signatures.batch_signer import BatchSigner
+from broker.signatures.node_key import find_signer
 from broker.transport.clock import wall_clock_ms
 from broker.transport.socket import framing
 
@@ -149,9 +151,10 @@ def archive_until_end(
     every: float,
     node: NodeConnection,
     maintenance: MaintenanceProcess,
+    signer: BatchSigner | None,
 ) -> None:
     """Flush at intervals, run due maintenance, and flush once more at the end."""
-    archiver = LogArchiver(log, archive, node.fetch_dtds, wall_clock_ms)
+    archiver = LogArchiver(log, archive, node.fetch_dtds, wall_clock_ms, signer)
     last = False
     while not last:
         last = node.is_ending
@@ -250,7 +253,8 @@ def main(log: Path, uri: str, every: float, rules: MaintenanceRules, umask: int)
                     archive, along.origin, log, rules, _warn, time.monotonic()
                 )
                 with closing(maintenance):
-                    archive_until_end(along, archive, every, node, maintenance)
+                    signer = find_signer(log.parent, along.origin)
+                    archive_until_end(along, archive, every, node, maintenance, signer)
         except BrokerError as error:
             node.wait_for_archive(RETRY, str(error))
         if node.is_ending:

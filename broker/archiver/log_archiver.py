@@ -22,6 +22,7 @@ from broker.archive.interval import Interval, difference
 from broker.archive.manifest_entry import OriginDtdVariant
 from broker.archive.table import events_to_batch
 from broker.archive.writer import ArchiveWriter, WriteResult
+from broker.archiver.row_signing import sign_rows
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
@@ -29,6 +30,7 @@ from broker.log.delivered_entries import NotDelivered
 from broker.log.history import HistoryChain
 from broker.log.logged_event import LoggedEvent
 from broker.log.replica_table import ReplicaSpan
+from broker.signatures.batch_signer import BatchSigner
 
 #: The rest follows at once in the next flush.
 FLUSH_EVENTS = 50_000
@@ -85,8 +87,11 @@ class LogArchiver:
         archive: Archive,
         fetch_dtds: FetchDtds,
         wall_clock: Callable[[], int],
+        signer: BatchSigner | None = None,
     ) -> None:
+        """`signer` signs the log's own events that are not signed yet."""
         self._log = log
+        self._signer = signer
         self._archive = archive
         self._writer = ArchiveWriter(archive, log.origin, wall_clock)
         self._fetch_dtds = fetch_dtds
@@ -129,7 +134,7 @@ class LogArchiver:
 
         def read(after: Mark, max_events: int, max_bytes: int) -> pa.RecordBatch | None:
             chunks = log.read(after, max_events, max_bytes)
-            return chunks_to_batch(chunks) if chunks else None
+            return self._signed(chunks_to_batch(chunks)) if chunks else None
 
         return self._flush_span(log.origin, since, durable, read, lambda: log.own_extent()[0])
 
@@ -140,9 +145,12 @@ class LogArchiver:
         forgotten = self._archive.state().forgotten_upto(origin) if events else upto
         archived = [each for each in events if forgotten < each.mark <= upto]
         if archived:
-            self._write_with(origin, [], archived, {})
+            self._write_with(origin, [], self._signed(events_to_batch(archived)), {})
             self.counters.moved += len(archived)
         self._moved_change = change
+
+    def _signed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows if self._signer is None else sign_rows(rows, self._signer)
 
     def _flush_replica(self, origin: str) -> bool:
         log = self._log

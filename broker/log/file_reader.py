@@ -17,6 +17,7 @@ from broker.log.damage import DamageFound
 from broker.log.deduplication import Publisher
 from broker.log.file_size import FileSize
 from broker.log.logged_event import LoggedEvent
+from broker.log.own_key import OwnSigner
 from broker.log.table_size import table_bytes
 from broker.log.tables import Tables
 
@@ -26,6 +27,8 @@ class FileReader:
     _tables: Tables
     _guard: threading.RLock
     _size: FileSize
+    _signer: OwnSigner | None
+    origin: str
 
     def _reading(self) -> lmdb.Transaction:
         self._size.check()
@@ -38,6 +41,15 @@ class FileReader:
             return self._tables.chunks.read_page(txn, start, max_events, max_bytes)
 
     def read_origin(
+        self, origin: str, after: Mark, max_events: int, max_bytes: int
+    ) -> list[LoggedEvent]:
+        """Return events for other nodes: own ones are signed."""
+        found = self._read_origin(origin, after, max_events, max_bytes)
+        if self._signer is not None and origin == self.origin:
+            self._signer.sign_unsigned(found)
+        return found
+
+    def _read_origin(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
         found: list[LoggedEvent] = []

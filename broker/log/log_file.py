@@ -250,7 +250,7 @@ class LogFile(FileReader):
         """Write all of `commit` durably, or nothing. Raises `LogUnavailable`."""
         events: Sequence[LoggedEvent] = commit.events
         if self._signer is not None:
-            self._signer.sign_own(events, self.withheld.ordered)
+            self._signer.sign_commit(events, self.withheld.ordered)
         if self.flow_intervals:
             events = with_origin(events, self.origin, self.withheld.ordered)
         with self._writing() as txn:

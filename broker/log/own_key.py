@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import attrs
 
 from broker.event.flow import origin_of
 from broker.event.origin import is_signed_origin, new_origin, origin_has_key
-from broker.event.record import PLAIN, join_record, split_record
+from broker.event.record import PROVED, join_record, split_record
 from broker.log.logged_event import LoggedEvent
 from broker.order_certificates.signing_key import SigningKey
 from broker.signatures.batch_signer import BatchSigner
@@ -23,6 +23,8 @@ class OwnKey:
     key: SigningKey | None = None
     must_sign: bool = False
     """A log with a random name takes a new one."""
+    signs_commits: bool = True
+    """Own events are signed when they are committed: most go to other nodes soon."""
 
     def new_name(self, now_ms: int) -> str:
         return new_origin(now_ms, None if self.key is None else self.key.public.raw)
@@ -37,35 +39,40 @@ class OwnKey:
         """Return None if the name does not belong to the key."""
         if self.key is None or not origin_has_key(origin, self.key.public.raw):
             return None
-        return OwnSigner(self.key, origin)
+        return OwnSigner(self.key, origin, signs_commits=self.signs_commits)
 
 
 RANDOM_NAMES: Final = OwnKey()
 
 
 class OwnSigner:
-    """Puts a proof into the record of each own event."""
+    """Puts a proof into the record of each own event, at the latest when it leaves the node."""
 
-    def __init__(self, key: SigningKey, origin: str) -> None:
+    def __init__(self, key: SigningKey, origin: str, *, signs_commits: bool) -> None:
         self._origin = origin
         self._signer = BatchSigner(key, origin)
+        self._signs_commits = signs_commits
 
-    def sign_own(self, events: Iterable[LoggedEvent], ordered: Collection[str]) -> None:
+    def sign_commit(self, events: Iterable[LoggedEvent], ordered: Collection[str]) -> None:
         """Sign the new own events of a commit. Copies of those in `ordered` flows have proofs."""
-        own = [each for each in events if self._is_own(each, ordered)]
-        if not own:
+        if self._signs_commits:
+            self.sign_unsigned([each for each in events if self._is_own(each, ordered)])
+
+    def sign_unsigned(self, events: Sequence[LoggedEvent]) -> None:
+        """Sign own events that have no proof yet."""
+        unsigned = [each for each in events if each.record[:1] != PROVED]
+        if not unsigned:
             return
         annotations: list[bytes] = []
         placed: list[PlacedEvent] = []
-        for event in own:
-            plain, annotation = event.record, b""
-            if plain[:1] != PLAIN:
-                plain, annotation, _ = split_record(plain)
+        for event in unsigned:
+            plain, annotation, _ = split_record(event.record)
             annotations.append(annotation)
             placed.append(PlacedEvent((event.epoch, event.offset), plain, event.document))
         proofs = self._signer.sign(placed)
-        for event, signed, annotation, proof in zip(own, placed, annotations, proofs, strict=True):
-            event.record = join_record(signed.record, annotation, proof)
+        signed = zip(unsigned, placed, annotations, proofs, strict=True)
+        for event, (_, plain, _), annotation, proof in signed:
+            event.record = join_record(plain, annotation, proof)
 
     def _is_own(self, event: LoggedEvent, ordered: Collection[str]) -> bool:
         flow = event.origin

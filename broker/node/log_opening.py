@@ -10,9 +10,9 @@ from broker.config.stacks import FindPlugins
 from broker.log.commit import Retention
 from broker.log.event_log import EventLog
 from broker.log.log_file import LogFile
-from broker.log.own_key import RANDOM_NAMES, OwnKey
+from broker.log.own_key import OwnKey
 from broker.node.threads import Threads
-from broker.signatures.node_key import has_node_key, load_node_key
+from broker.signatures.node_key import load_node_key
 from broker.streams.transports import carrying_patterns, ordered_patterns
 
 
@@ -27,8 +27,7 @@ def open_event_log(
     archived: bool,
     on_rollback: Callable[[int], None],
 ) -> EventLog:
-    """Open the log. An `archived` one holds events that are not in the archive yet for longer. A
-    node alone, without an archive, signs nothing, unless it has signed before.
+    """Open the log. An `archived` one holds events that are not in the archive yet for longer.
 
     Raises `LogUnavailable`, `LogCorrupt`.
     """
@@ -41,15 +40,13 @@ def open_event_log(
         unarchived_bytes=hold if archived else 0,
     )
     folder = settings.node.data / "log"
-    is_alone = settings.network.is_standalone and not archived
-    signs = not is_alone or has_node_key(settings.node.data)
     return EventLog(
         open_file(
             folder,
             retention,
             sync=log.sync,
             wall_clock=wall_clock,
-            own_key=_find_own_key(settings) if signs else RANDOM_NAMES,
+            own_key=_find_own_key(settings),
         ),
         clock=clock,
         wall_clock=wall_clock,
@@ -65,4 +62,6 @@ def open_event_log(
 def _find_own_key(settings: Settings) -> OwnKey:
     network = settings.network
     must_sign = network.sign_earlier_log or network.require_signatures
-    return OwnKey(load_node_key(settings.node.data), must_sign)
+    return OwnKey(
+        load_node_key(settings.node.data), must_sign, signs_commits=not network.is_standalone
+    )

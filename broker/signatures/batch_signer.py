@@ -1,14 +1,19 @@
-"""Signer of an origin's committed batches."""
+"""Signer of an origin's batches."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
 
-from broker.order_certificates.merkle import root_and_paths
 from broker.order_certificates.signing_key import SigningKey
 from broker.signatures.leaf import SALT_BYTES, PlacedEvent, hash_event
-from broker.signatures.proof import MOST_LEAVES, Proof, encode_proof, statement
+from broker.signatures.proof import (
+    GROUP_LEAVES,
+    MOST_LEAVES,
+    encode_shared,
+    split_hashes,
+    statement,
+)
 
 
 class BatchSigner:
@@ -20,19 +25,20 @@ class BatchSigner:
 
     def sign(self, events: Sequence[PlacedEvent]) -> list[bytes]:
         """Return the proof of each event."""
-        salts = os.urandom(SALT_BYTES * len(events))
         proofs: list[bytes] = []
         for start in range(0, len(events), MOST_LEAVES):
-            batch = events[start : start + MOST_LEAVES]
-            proofs += self._sign_batch(batch, salts[SALT_BYTES * start :])
+            proofs += self._sign_batch(events[start : start + MOST_LEAVES])
         return proofs
 
-    def _sign_batch(self, events: Sequence[PlacedEvent], salts: bytes) -> Iterator[bytes]:
+    def _sign_batch(self, events: Sequence[PlacedEvent]) -> Iterator[bytes]:
         origin, count = self._origin, len(events)
-        own = [salts[SALT_BYTES * i : SALT_BYTES * (i + 1)] for i in range(count)]
-        hashes = [hash_event(salt, origin, event) for salt, event in zip(own, events, strict=True)]
-        root, paths = root_and_paths(hashes)
-        signature = self._key.sign(statement(origin, count, root))
-        key = self._key.public.raw
-        for index, (salt, path) in enumerate(zip(own, paths, strict=True)):
-            yield encode_proof(Proof(key, signature, count, index, salt, path))
+        random = os.urandom(SALT_BYTES * count)
+        salts = [random[at : at + SALT_BYTES] for at in range(0, len(random), SALT_BYTES)]
+        leaves = [
+            hash_event(salt, origin, event) for salt, event in zip(salts, events, strict=True)
+        ]
+        roots, groups = split_hashes(leaves)
+        signature = self._key.sign(statement(origin, count, roots))
+        shared = encode_shared(self._key.public.raw, signature, count)
+        for index, salt in enumerate(salts):
+            yield b"".join((shared, bytes((index,)), salt, groups[index // GROUP_LEAVES]))

@@ -36,7 +36,7 @@ class SignatureCounts:
     signed: int = 0
     """Events that their origin has signed."""
     unsigned: int = 0
-    """Events without a proof, such as those of earlier versions."""
+    """Events without a proof: of earlier versions, or own ones that have not left the node."""
 
 
 def find_forged(
@@ -44,13 +44,14 @@ def find_forged(
     events: Iterable[E_co],
     *,
     must_sign: bool,
+    may_be_unsigned: bool = False,
     counts: SignatureCounts | None = None,
 ) -> Iterator[tuple[E_co, BadSignature]]:
     """Yield the events of a flow that its origin has not signed, each with the reason.
 
     Without `must_sign`, the events of a log pass whose name belongs to no key: earlier versions do
-    not sign. A placeholder passes always: a node before this one has rejected the event. `counts`
-    counts the others.
+    not sign. With `may_be_unsigned` all events without a proof pass. A placeholder passes always: a
+    node before this one has rejected the event. `counts` counts the others.
     """
     counts = counts or SignatureCounts()
     origin = origin_of(flow)
@@ -60,7 +61,8 @@ def find_forged(
         plain, _, proof = split_record(event.record)
         if not (proof and is_signed):
             counts.unsigned += 1
-            if (must_sign or is_signed) and placeholder_code(event.document) is None:
+            must = not may_be_unsigned and (must_sign or is_signed)
+            if must and placeholder_code(event.document) is None:
                 yield event, BadSignature(f"an event of the log {origin} is not signed")
             continue
         error = _error_of(checker, PlacedEvent(event.mark, plain, event.document), proof)

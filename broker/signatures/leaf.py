@@ -1,7 +1,7 @@
 """Leaf of a signed batch: a salted hash of an event's place, header and document.
 
 The salt keeps the leaf of an event secret from readers of other events of its batch, who get the
-leaf in their paths. Without it, they could guess a short document.
+leaf in their proofs. Without it, they could guess a short document.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from typing import Final, NamedTuple
 from broker.event.place import Mark
 
 SALT_BYTES: Final = 16
-_PLACE = struct.Struct(">IQ")
+#: A forger needs an event with the hash of a given one. The salt is new, so that a publisher can
+#: not prepare two events with one hash.
+HASH_BYTES: Final = 16
+_PLACE = struct.Struct(">IQI")
 
 
 class PlacedEvent(NamedTuple):
@@ -25,9 +28,8 @@ class PlacedEvent(NamedTuple):
 
 
 def hash_event(salt: bytes, origin: bytes, event: PlacedEvent) -> bytes:
-    """Return the hash of the leaf: RFC 6962's leaf of salt, place, origin, digest and header."""
-    mark, record, document = event
-    digest = sha256(document).digest()
-    return sha256(
-        b"".join((b"\0", salt, _PLACE.pack(*mark), digest, origin, b"\0", record))
-    ).digest()
+    """Return the hash of the leaf."""
+    (epoch, offset), record, document = event
+    place = _PLACE.pack(epoch, offset, len(record))
+    parts = (b"\0", salt, place, origin, b"\0", record, document)
+    return sha256(b"".join(parts)).digest()[:HASH_BYTES]

@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker.errors import LogUnavailable
+from broker.event.origin import origin_has_key
 from broker.order_certificates.signing_key import SigningKey
+from broker.signatures.batch_signer import BatchSigner
 
 FILE_NAME = "node.key"
-
-
-def has_node_key(data: Path) -> bool:
-    """Return True if a node with this data folder has signed events."""
-    return (data / FILE_NAME).exists()
 
 
 def load_node_key(data: Path) -> SigningKey:
@@ -32,3 +29,15 @@ def load_node_key(data: Path) -> SigningKey:
             f"the node's key {path} can not be written: {error.strerror}"
         ) from None
     return key
+
+
+def find_signer(data: Path, origin: str) -> BatchSigner | None:
+    """Return the signer of a log by the key of its node; None if they do not belong together.
+
+    Raises `ConfigurationError`.
+    """
+    path = data / FILE_NAME
+    if not path.exists():
+        return None
+    key = SigningKey.load(path)
+    return BatchSigner(key, origin) if origin_has_key(origin, key.public.raw) else None

@@ -30,6 +30,7 @@ from broker.replay.engine.contract import Report
 from broker.replay.engine.local_engine import LocalEngine
 from broker.replay.request import ReplayRequest
 from broker.replay.spool import Spool
+from broker.signatures.node_key import find_signer
 from broker.testing.archive_maintenance import SimulatedMaintenance
 from broker.testing.dying_disk import DyingDisk, ProcessDied
 from broker.testing.node_process import NodeProcess
@@ -131,8 +132,9 @@ class _Archiver:
         try:
             if self._archiving is None:
                 log, archive = LogView(self._process.log_file), self._open_archive()
+                signer = find_signer(self._process.settings.node.data, log.origin)
                 self._archiving = LogArchiver(
-                    log, archive, self._collect_dtds, self._archive.wall_clock
+                    log, archive, self._collect_dtds, self._archive.wall_clock, signer
                 )
             while self._archiving.flush(self._process.node.dead_origins()):
                 pass

@@ -13,6 +13,9 @@ from broker.log.commit import Commit, ReplicaBatch, Retention
 from broker.log.history import EPOCHS_SINCE_MS
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
+from broker.log.own_key import OwnKey
+from broker.order_certificates.signing_key import SigningKey
+from broker.signatures.batch_signer import BatchSigner
 from broker.testing.fragile_disk import FragileDisk
 from broker.testing.simulated_archive import LogView
 from tests.archive.events import MORNING, Wall, event, everything_in, once
@@ -31,15 +34,21 @@ class Site:
         *,
         max_bytes: int = 1 << 30,
         unarchived_bytes: int = 0,
+        key: SigningKey | None = None,
     ) -> None:
+        """With `key` the archiver signs what the log has not signed."""
         self._archive_of = archive or self
         self.wall: Wall = archive.wall if archive else Wall()
         self._disk = FragileDisk(self.wall)
         # By this clock the log's epochs begin with 1.
         retention = Retention(max_bytes, unarchived_bytes=unarchived_bytes)
-        self.log = LogFile(folder, retention, sync=False, wall_clock=lambda: EPOCHS_SINCE_MS)
+        own_key = OwnKey(key, signs_commits=False)
+        self.log = LogFile(
+            folder, retention, sync=False, wall_clock=lambda: EPOCHS_SINCE_MS, own_key=own_key
+        )
         self.shown = LogView(self.log)
         self.origin = self.log.origin
+        self._signer = None if key is None else BatchSigner(key, self.origin)
         self.made: list[LoggedEvent] = []
         """Also events that left the log."""
         self.texts: dict[DtdReference, bytes] = {REFERENCE: TEXT}
@@ -60,7 +69,7 @@ class Site:
         return Archive.open("/archive", wall_clock=self.wall, disk=self.disk)
 
     def archiver(self) -> LogArchiver:
-        return LogArchiver(self.shown, self.open(), self._ask, self.wall)
+        return LogArchiver(self.shown, self.open(), self._ask, self.wall, self._signer)
 
     def carry(self, archiver: LogArchiver | None = None, dead: Sequence[str] = ()) -> LogArchiver:
         archiver = archiver or self.archiver()

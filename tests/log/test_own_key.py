@@ -1,4 +1,4 @@
-"""Own events are signed when they are committed; the log's name belongs to the key."""
+"""Own events are signed when they are committed or read; the log's name belongs to the key."""
 
 from __future__ import annotations
 
@@ -63,6 +63,19 @@ def test_own_events_are_signed_and_keep_their_annotations(tmp_path: Path) -> Non
     assert counts == SignatureCounts(signed=41)
     log.close()
     assert verified(tmp_path).signatures == SignatureCounts(signed=41, unsigned=1)
+
+
+def test_a_node_alone_signs_events_when_another_node_reads_them(tmp_path: Path) -> None:
+    log = open_log(tmp_path, OwnKey(KEY, signs_commits=False))
+    commit(log, [*own(log, 2), *own(log, 1, with_annotation(RECORD, NOTE))])
+    assert not any(proof_of(each.record) for each in log.read(1, 9, 1 << 20))
+    for _ in range(2):
+        events = log.read_origin(log.origin, (0, 0), 9, 1 << 20)
+        assert len(events) == 3 and annotation_of(events[2].record) == NOTE
+        assert not list(find_forged(log.origin, events, must_sign=True))
+    log.close()
+    result = verified(tmp_path)
+    assert result.signatures == SignatureCounts(unsigned=3) and not result.findings
 
 
 def test_a_changed_event_is_found(tmp_path: Path) -> None:

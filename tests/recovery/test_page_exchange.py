@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from broker.cluster.address import Address
 from broker.cluster.remote_interest import SHARES_OF_DESTINATION
 from broker.cluster.traffic.messages import RoutedMessage
+from broker.cluster.traffic.version import PROOF_VERSION
 from broker.errors import BadSignature, BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.annotation import with_annotation
 from broker.event.record import with_proof
@@ -224,7 +225,10 @@ def test_a_page_with_a_forged_event_is_no_answer() -> None:
     events = [logged(origin * 16, 1, 1, "p", 1) for origin in "oox"]
     chunks = pack_events(events)
     asked.deliver(PageFetched(HERE, THERE, 9, asked.sent[0].request, chunks=chunks))
-    assert checked == [("o" * 16, 2, THERE.node, 4), ("x" * 16, 1, THERE.node, 4)]
+    assert checked == [
+        ("o" * 16, 2, THERE.node, PROOF_VERSION),
+        ("x" * 16, 1, THERE.node, PROOF_VERSION),
+    ]
     assert failed[0].check(BadSignature)
 
 
@@ -253,7 +257,12 @@ def test_only_new_nodes_get_placeholders(version: int, returned: bool, placehold
 
 @pytest.mark.parametrize(
     ("version", "returned", "annotation", "proof"),
-    [(4, False, b"a", b"p"), (3, False, b"a", b""), (2, False, b"", b""), (2, True, b"a", b"p")],
+    [
+        (PROOF_VERSION, False, b"a", b"p"),
+        (3, False, b"a", b""),
+        (2, False, b"", b""),
+        (2, True, b"a", b"p"),
+    ],
 )
 @pytest.mark.parametrize("is_member", [True, False])
 def test_a_page_has_the_elements_of_the_readers_version(

@@ -15,14 +15,15 @@ from broker.event.origin import (
 from broker.event.record import MAX_PROOF_BYTES
 from broker.order_certificates.signing_key import SigningKey
 from broker.signatures.batch_signer import BatchSigner
-from broker.signatures.leaf import PlacedEvent
-from broker.signatures.proof import MOST_LEAVES, decode_proof, encode_proof
+from broker.signatures.leaf import HASH_BYTES, PlacedEvent
+from broker.signatures.proof import GROUP_LEAVES, MOST_LEAVES, VERSION, decode_proof, encode_proof
 from broker.signatures.verification import MOST_FOREIGN_KEYS, ProofChecker
 
 KEY, OTHER_KEY = SigningKey.generate(), SigningKey.generate()
 ORIGIN_NAME = new_origin(1_700_000_000_000, KEY.public.raw)
 SIGNER = BatchSigner(KEY, ORIGIN_NAME)
-COUNTS = [1, 2, 3, 5, 31, 32, 33, 70]
+#: Around the sizes of a group and of a batch.
+COUNTS = [1, 2, 7, 8, 9, 17, 63, 64, 65, 70]
 
 
 def events(count: int) -> list[PlacedEvent]:
@@ -97,7 +98,7 @@ def test_a_changed_proof_is_rejected(count: int, data: st.DataObject) -> None:
 @given(st.binary(max_size=400))
 def test_any_bytes_as_a_proof_are_rejected(proof: bytes) -> None:
     assert not is_accepted(events(1)[0], proof)
-    assert not is_accepted(events(1)[0], b"\x01" + proof)
+    assert not is_accepted(events(1)[0], bytes((VERSION,)) + proof)
 
 
 def test_the_proof_of_another_event_or_log_is_rejected() -> None:
@@ -118,12 +119,36 @@ def test_only_the_key_of_the_log_can_sign_its_events() -> None:
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_a_shorter_or_longer_path_is_rejected(count: int) -> None:
+def test_fewer_or_more_hashes_are_rejected(count: int) -> None:
     signed = events(count)
     for event, proof in zip(signed, SIGNER.sign(signed), strict=True):
-        assert not is_accepted(event, proof + bytes(32))
-        if len(proof) > len(encode_proof(decode_proof(proof)._replace(path=b""))):
-            assert not is_accepted(event, proof[:-32])
+        assert not is_accepted(event, proof + bytes(HASH_BYTES))
+        if decode_proof(proof).hashes:
+            assert not is_accepted(event, proof[:-HASH_BYTES])
+
+
+@pytest.mark.parametrize("count", [2, 9, 64])
+def test_a_proof_at_another_position_is_rejected(count: int) -> None:
+    signed = events(count)
+    proofs = list(map(decode_proof, SIGNER.sign(signed)))
+    checker = ProofChecker(ORIGIN_NAME)
+    for event, proof in zip(signed, proofs, strict=True):
+        checker.check(event, encode_proof(proof))
+        for position in {*range(count)} - {proof.position}:
+            moved = encode_proof(proof._replace(position=position))
+            assert not is_accepted(event, moved)
+            with pytest.raises(BadSignature):
+                checker.check(event, moved)
+
+
+def test_a_group_of_leaves_is_no_group_of_groups() -> None:
+    # The hashes of all groups, passed off as leaves of one group.
+    signed = events(64)
+    proof = decode_proof(SIGNER.sign(signed)[0])
+    groups = proof.hashes[GROUP_LEAVES * HASH_BYTES :]
+    for leaves in (8, 64):
+        claimed = encode_proof(proof._replace(leaves=leaves, hashes=groups))
+        assert not is_accepted(signed[0], claimed)
 
 
 def test_equal_events_have_different_leaves() -> None:
