@@ -6,6 +6,7 @@ A read ends before damage. One that would begin with damage raises `DamageFound`
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 import lmdb
 
@@ -28,7 +29,6 @@ class FileReader:
     _guard: threading.RLock
     _size: FileSize
     _signer: OwnSigner | None
-    origin: str
 
     def _reading(self) -> lmdb.Transaction:
         self._size.check()
@@ -45,9 +45,13 @@ class FileReader:
     ) -> list[LoggedEvent]:
         """Return events for other nodes: own ones are signed."""
         found = self._read_origin(origin, after, max_events, max_bytes)
-        if self._signer is not None and origin == self.origin:
-            self._signer.sign_unsigned(found)
+        self.sign_own(found)
         return found
+
+    def sign_own(self, events: Iterable[LoggedEvent]) -> None:
+        """Sign own events that have no proof yet, before they leave the node."""
+        if self._signer is not None:
+            self._signer.sign_unsigned(events)
 
     def _read_origin(
         self, origin: str, after: Mark, max_events: int, max_bytes: int

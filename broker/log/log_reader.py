@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -106,9 +106,13 @@ class LogReader:
     def read_origin(
         self, origin: str, after: Mark, max_events: int, max_bytes: int, *, wait: bool = True
     ) -> Deferred[list[LoggedEvent]]:
-        """Return durable events within `bounds`; of the own origin all, under the origin."""
+        """Return durable events within `bounds`; of the own origin all, under the origin, signed."""
         page = self._read_page(wait, self._file.read_origin, origin, after, max_events, max_bytes)
         return page.addCallback(self._within_bounds)
+
+    def sign_own(self, events: Iterable[LoggedEvent]) -> None:
+        """Sign own events that have no proof yet, before they leave the node."""
+        self._file.sign_own(events)
 
     async def read_past_damage(
         self, origin: str, after: Mark, max_events: int, max_bytes: int

@@ -55,22 +55,26 @@ class OwnSigner:
 
     def sign_commit(self, events: Iterable[LoggedEvent], ordered: Collection[str]) -> None:
         """Sign the new own events of a commit. Copies of those in `ordered` flows have proofs."""
-        if self._signs_commits:
-            self.sign_unsigned([each for each in events if self._is_own(each, ordered)])
+        own = [each for each in events if self._is_own(each, ordered)]
+        # Events of a lost branch get new places: their proofs are not valid there.
+        self._sign(own if self._signs_commits else [each for each in own if _has_proof(each)])
 
-    def sign_unsigned(self, events: Sequence[LoggedEvent]) -> None:
-        """Sign own events that have no proof yet."""
-        unsigned = [each for each in events if each.record[:1] != PROVED]
-        if not unsigned:
+    def sign_unsigned(self, events: Iterable[LoggedEvent]) -> None:
+        """Sign the own ones among the events that have no proof yet."""
+        own = [each for each in events if not _has_proof(each)]
+        self._sign([each for each in own if origin_of(each.origin) == self._origin])
+
+    def _sign(self, events: Sequence[LoggedEvent]) -> None:
+        if not events:
             return
         annotations: list[bytes] = []
         placed: list[PlacedEvent] = []
-        for event in unsigned:
+        for event in events:
             plain, annotation, _ = split_record(event.record)
             annotations.append(annotation)
             placed.append(PlacedEvent((event.epoch, event.offset), plain, event.document))
         proofs = self._signer.sign(placed)
-        signed = zip(unsigned, placed, annotations, proofs, strict=True)
+        signed = zip(events, placed, annotations, proofs, strict=True)
         for event, (_, plain, _), annotation, proof in signed:
             event.record = join_record(plain, annotation, proof)
 
@@ -79,3 +83,7 @@ class OwnSigner:
         if flow == self._origin:
             return True
         return origin_of(flow) == self._origin and (event.is_withheld or flow not in ordered)
+
+
+def _has_proof(event: LoggedEvent) -> bool:
+    return event.record[:1] == PROVED

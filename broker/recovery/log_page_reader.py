@@ -7,7 +7,7 @@ holds one. So a log with only a part of another origin counts for own events alo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import attrs
@@ -94,6 +94,9 @@ class LogPageReader:
     @property
     def origin(self) -> str:
         return self._log.origin
+
+    def sign_own(self, events: Iterable[LoggedEvent]) -> None:
+        self._log.sign_own(events)
 
     def has_log_or_replica(self, origin: str) -> bool:
         return self._log.flows.is_own(origin) or origin_of(origin) in self._log.replica_spans

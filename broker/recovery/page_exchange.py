@@ -148,6 +148,7 @@ class PageExchange:
             return
         cleared = [e for e in page.events if self._messenger.is_cleared(message.source, e.level)]
         self.events_denied += len(page.events) - len(cleared)
+        self._page_reader.sign_own(cleared)
         self.pages_served += 1
         own = self._messenger.own_address
         if own is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from broker.event.annotation import annotation_of, with_annotation
 from broker.event.flow import CarryingPatterns, make_flow
 from broker.event.origin import is_signed_origin, origin_has_key
@@ -76,6 +78,16 @@ def test_a_node_alone_signs_events_when_another_node_reads_them(tmp_path: Path) 
     log.close()
     result = verified(tmp_path)
     assert result.signatures == SignatureCounts(unsigned=3) and not result.findings
+
+
+@pytest.mark.parametrize("signs_commits", [False, True])
+def test_an_event_at_another_place_gets_another_proof(tmp_path: Path, signs_commits: bool) -> None:
+    log = open_log(tmp_path, OwnKey(KEY, signs_commits=signs_commits))
+    commit(log, own(log, 1))
+    (first,) = log.read_origin(log.origin, (0, 0), 9, 1 << 20)
+    commit(log, own(log, 1, first.record))
+    assert not list(find_forged(log.origin, log.read(2, 9, 1 << 20), must_sign=True))
+    log.close()
 
 
 def test_a_changed_event_is_found(tmp_path: Path) -> None:

@@ -74,6 +74,10 @@ class Pages:
     reading: list[Deferred[Page]] = attrs.field(factory=list)
     origin: str = "o" * 16
     asked: list[LogPageRequest] = attrs.field(factory=list)
+    signed: list[Sequence[LoggedEvent]] = attrs.field(factory=list)
+
+    def sign_own(self, events: Sequence[LoggedEvent]) -> None:
+        self.signed.append(events)
 
     def read_page(self, request: LogPageRequest) -> Deferred[Page]:
         self.asked.append(request)
@@ -282,6 +286,7 @@ def test_a_page_has_the_elements_of_the_readers_version(
     pages.reading[0].callback(Page([attrs.evolve(event, record=stored)], {"o": (1, 1)}, 0))
     asked.deliver(messenger.sent[0])
     (found,) = received[0].events
+    assert [len(each) for each in pages.signed] == [1]
     if not is_member and version == 3:
         annotation = b""
     assert found.record == with_proof(with_annotation(event.record, annotation), proof)

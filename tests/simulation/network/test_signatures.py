@@ -21,7 +21,6 @@ from broker.streams.contract import CarriedEvent
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulated_reader import Reader, read
-from broker.testing.simulation import World
 from tests.simulation.network.bad_peer import BadPeer
 from tests.simulation.network.other_transport import OtherTransport
 from tests.simulation.network.test_bad_peers import ONE, check_delivery, frame, two_nodes
@@ -281,24 +280,34 @@ def test_logs_without_signatures_take_new_names_and_lose_nothing(
         assert reader.gaps == []
 
 
-def are_signed(world: World | NetworkWorld, log: EventLog) -> list[bool]:
+def are_signed(world: NetworkWorld, log: EventLog) -> list[bool]:
     return [bool(proof_of(each.record)) for each in world.wait(log.read(1, 99, 1 << 20))]
 
 
-def test_a_node_alone_signs_nothing_unless_it_has_signed_before() -> None:
-    with World(1) as alone:
-        publisher = Publisher(alone.client("p"))
-        publisher.publish()
-        alone.run(2.0)
-        assert are_signed(alone, alone.node.event_log) == [False]
+def test_a_node_signs_events_from_before_it_joined_a_network() -> None:
     with NetworkWorld(1) as world:
-        world.add("a", "one")
+        world.add("a", "one", start=False)
         process = world._processes["a"]
-        for incarnation in (1, 2):
-            publisher = Publisher(world.client("p", "a", incarnation=incarnation))
+        joined = process.settings
+        process.settings = attrs.evolve(joined, network=NetworkSettings())
+        world.start("a")
+        reader = Reader(world, world.client("rover", "a"), durable="d")
+        world.run_until(lambda: reader.is_flowing)
+        world.kill_client(reader.client)
+        publisher = Publisher(world.client("p", "a"))
+        for _ in range(3):
             publisher.publish()
-            world.run(2.0)
-            assert are_signed(world, world["a"].event_log) == [True] * incarnation
-            process.settings = attrs.evolve(process.settings, network=NetworkSettings())
-            world.stop("a")
-            world.start("a")
+        world.run(2.0)
+        assert are_signed(world, world["a"].event_log) == [False] * 3
+        world.stop("a")
+        process.settings = joined
+        world.start("a")
+        world.add("b", "one", join=["a"])
+        world.run(5.0)
+        publisher.publish()
+        moved = Reader(world, world.client("rover", "b", incarnation=2), durable="d")
+        read(world, moved, seconds=30.0)
+        numbers_read = [each.event_id.sequence_number for each in moved.events]
+        assert numbers_read == [1, 2, 3, 4] and moved.gaps == []
+        assert are_signed(world, world["a"].event_log) == [False] * 3 + [True]
+        assert not world.network_of("b").signatures.rejected
