@@ -106,7 +106,7 @@ class LogReader:
     def read_origin(
         self, origin: str, after: Mark, max_events: int, max_bytes: int, *, wait: bool = True
     ) -> Deferred[list[LoggedEvent]]:
-        """Return durable events within `bounds`; of the own origin all, under the origin, signed."""
+        """Return durable events within `bounds`; own ones signed and under the origin."""
         page = self._read_page(wait, self._file.read_origin, origin, after, max_events, max_bytes)
         return page.addCallback(self._within_bounds)
 
