@@ -203,8 +203,13 @@ class ClusterDriver:
     def now(self) -> float:
         return float(self._clock.seconds())
 
-    def send_routed(self, message: RoutedMessage) -> None:
-        if self.traffic is not None:
+    def send_routed(self, message: RoutedMessage, attempt: int = 0) -> None:
+        """Send a message, or deliver it here. Further attempts take other routes."""
+        if self.traffic is None:
+            return
+        if attempt:
+            self.apply_effects(self.traffic.send_message(message, attempt))
+        else:
             self.call(self.traffic.receive_message, message)
 
     def send_frame(self, frame: Frame) -> None:

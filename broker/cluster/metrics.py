@@ -72,6 +72,12 @@ def network_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
 
 def _of_a_member(report: Mapping[str, Any]) -> Iterator[Metric]:
     yield _counter("xmlbroker_frames", "Frames of events.", "what", report["frames"])
+    yield _counter(
+        "xmlbroker_unanswered_pages",
+        "Repeated page requests, by the neighbour on the route without an answer.",
+        "neighbour",
+        report["unanswered"],
+    )
     arrivals = dict(report["arrivals"])
     waiting = arrivals.pop("waiting")
     yield _gauge("xmlbroker_origins_waiting", "Origins with a missing range.", waiting)

@@ -126,8 +126,10 @@ def _traffic_snapshot(traffic: Traffic) -> dict[str, Any]:
     frames = attrs.asdict(traffic.counts)
     # Part of the sum `denied`.
     del frames["denied"]
+    unanswered = frames.pop("unanswered")
     arrivals = traffic.receiver
     return {
         "frames": frames,
+        "unanswered": dict(unanswered),
         "arrivals": {**attrs.asdict(arrivals.counts), "waiting": arrivals.incomplete_origins},
     }

@@ -275,10 +275,10 @@ class NetworkState:
             depth += 1
         return Address(target.unit[: depth + 1], "")
 
-    def next_hop(self, target: Address, rank: int) -> str | None:
+    def next_hop(self, target: Address, rank: int, attempt: int = 0) -> str | None:
         if target.node:
-            return self.map.next_hop(target, rank)
-        return self.map.next_hop_to_unit(target.unit, rank)
+            return self.map.next_hop(target, rank, attempt)
+        return self.map.next_hop_to_unit(target.unit, rank, attempt)
 
     def _publish(self, publications: Iterable[Publication], now: float) -> list[NetworkStateEffect]:
         effects: list[NetworkStateEffect] = []

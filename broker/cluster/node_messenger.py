@@ -38,8 +38,9 @@ class NodeMessenger:
     def add_listener(self, kind: type[RoutedMessage], listener: Callable[[Any], object]) -> None:
         self._listeners[kind] = listener
 
-    def send(self, message: RoutedMessage) -> None:
-        self._network.driver.send_routed(message)
+    def send(self, message: RoutedMessage, attempt: int = 0) -> None:
+        """Further attempts to send the same take other routes."""
+        self._network.driver.send_routed(message, attempt)
 
     def is_reachable(self, address: Address) -> bool:
         state = self._network.state

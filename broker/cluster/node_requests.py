@@ -38,11 +38,17 @@ class NodeRequests(OpenRequests[tuple[Address, int], Reply]):
             return None
         return target, own, MAX_HOPS, self._messenger.next_request_number()
 
-    def send(self, request: NumberedMessage, seconds: float) -> Deferred[Reply | None]:
-        """Also send a request again. The result is None without a reply."""
-        reply = self.add((request.target, request.request), seconds)
-        self._messenger.send(request)
+    def send(
+        self, request: NumberedMessage, seconds: float, attempt: int = 0
+    ) -> Deferred[Reply | None]:
+        """Also send a request again, as a further attempt. The result is None without a reply."""
+        reply = self.wait(request, seconds)
+        self._messenger.send(request, attempt)
         return reply
+
+    def wait(self, request: NumberedMessage, seconds: float) -> Deferred[Reply | None]:
+        """Wait for another reply to a request that was sent."""
+        return self.add((request.target, request.request), max(seconds, 0.0))
 
     def _receive_reply(self, message: Reply) -> None:
         self.settle((message.source, message.request), message)

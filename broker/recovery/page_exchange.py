@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -18,7 +18,14 @@ from broker.cluster.node_requests import NodeRequests
 from broker.cluster.remote_interest import share_of_destination
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.cluster.traffic.version import FLOW_VERSION, PROOF_VERSION, record_fields
-from broker.errors import BadSignature, BrokerError, NotConnected, Overloaded, PeerSilent
+from broker.errors import (
+    BadSignature,
+    BrokerError,
+    NotConnected,
+    Overloaded,
+    PeerSilent,
+    ProtocolError,
+)
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
 from broker.log.logged_event import LoggedEvent, events_with_fields
@@ -39,6 +46,8 @@ TIMEOUT = 15.0
 RETRY_AFTER = 3.0
 #: More requests are refused.
 MAX_WAITING = 1_024
+#: Requests whose answers are counted; the next answer to an older one counts as its first.
+MAX_ANSWERED = 1_024
 
 
 #: Returns False if one of the events of a flow is forged. The others are the name of the node
@@ -62,9 +71,12 @@ class PageExchange:
         self._page_reader = pages
         self._parse_query = parse_query
         self._accepts = accepts
+        self._clock = clock
         self._requests = NodeRequests(messenger, clock, PageFetched)
         self._waiting: deque[FetchPage] = deque()
         self._reading: FetchPage | None = None
+        self._answered: OrderedDict[tuple[Address, int], int] = OrderedDict()
+        """Attempts to send the answers of the latest requests."""
         self.pages_served = 0
         self.events_denied = 0
         """Events for which no route to the reader is cleared."""
@@ -73,7 +85,8 @@ class PageExchange:
     # ------------------------------------------------------------------ fetching
 
     def fetch_page(self, node: Address, request: LogPageRequest) -> Deferred[Page]:
-        """Fails with the node's error, `PeerSilent`, `NotConnected` or `BadSignature`."""
+        """Fails with the node's error, `PeerSilent`, `NotConnected`, `BadSignature` or another
+        `ProtocolError`."""
         return Deferred.fromCoroutine(self._fetch_page(node, request))
 
     async def _fetch_page(self, node: Address, request: LogPageRequest) -> Page:
@@ -88,11 +101,18 @@ class PageExchange:
             *(request.clearance, ranges, request.serial),
             version=PROOF_VERSION,
         )
-        for _ in range(round(TIMEOUT / RETRY_AFTER)):
-            answer = await self._requests.send(message, RETRY_AFTER)
-            if answer is not None:
-                return self._check_page(node, _unpack_page(answer))
-        raise PeerSilent(f"{node} sent no page in {TIMEOUT:g} seconds")
+        error: BrokerError = PeerSilent(f"{node} sent no page in {TIMEOUT:g} seconds")
+        for attempt in range(round(TIMEOUT / RETRY_AFTER)):
+            until = self._clock.seconds() + RETRY_AFTER
+            answer = await self._requests.send(message, RETRY_AFTER, attempt)
+            while answer is not None:
+                try:
+                    return self._check_page(node, _unpack_page(answer))
+                except ProtocolError as bad:
+                    # A node on the way may have changed it: the next attempt takes another route.
+                    error = bad
+                answer = await self._requests.wait(message, until - self._clock.seconds())
+        raise error
 
     def _check_page(self, node: Address, page: Page) -> Page:
         is_earlier = self._messenger.has_earlier_protocol(node, PROOF_VERSION)
@@ -165,8 +185,17 @@ class PageExchange:
                 chunks=pack_events(cleared),
                 begins=Position(page.begins).to_wire(),
                 origin=self._page_reader.origin,
-            )
+            ),
+            self._next_attempt(message),
         )
+
+    def _next_attempt(self, message: FetchPage) -> int:
+        key = message.source, message.request
+        attempt = self._answered.pop(key, -1) + 1
+        self._answered[key] = attempt
+        if len(self._answered) > MAX_ANSWERED:
+            self._answered.popitem(last=False)
+        return attempt
 
     def _record_fields(self, message: FetchPage) -> int:
         supports, reader = self._messenger.supports_version, message.source

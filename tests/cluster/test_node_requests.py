@@ -28,7 +28,7 @@ class Messenger:
     def add_listener(self, kind: type, listener: Callable[[Any], object]) -> None:
         self.listeners[kind] = listener
 
-    def send(self, message: Question) -> None:
+    def send(self, message: Question, attempt: int = 0) -> None:
         self.sent.append(message)
 
     def is_reachable(self, address: Address) -> bool:

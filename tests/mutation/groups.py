@@ -66,10 +66,20 @@ GROUPS: Final = (
     Group(
         "rights",
         """
-        broker/identity: accounts clearance client_ids identity login rights secret
+        broker/identity: accounts avatar certificate_names checkers clearance client_ids
+        broker/identity: credentials identity login login_delays rights secret secret_book tokens
+        broker/ingest: authorisation account_rate head_check
+        broker/streams: cleared_parts
+        broker/matching: readable_streams
+        broker/sessions: account_changes
         """,
         _tests("""
         identity: *
+        ingest: authorisation account_rate head_check input
+        streams: transports cleared_parts
+        matching: clearance contract
+        sessions: session
+        simulation: reload identities
         """),
         share=1.0,
     ),

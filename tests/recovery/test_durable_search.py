@@ -43,7 +43,7 @@ class Messenger:
     def add_listener(self, kind: type[RoutedMessage], listener: Callable[[Any], object]) -> None:
         self.listeners[kind] = listener
 
-    def send(self, message: FindDurables) -> None:
+    def send(self, message: FindDurables, attempt: int = 0) -> None:
         self.sent.append(message)
 
     def is_reachable(self, address: Address) -> bool:

@@ -100,21 +100,26 @@ class NetworkMap:
         self._refused += 1
         return None
 
-    def next_hop(self, target: Address, rank: int = _LOWEST) -> str | None:
+    def next_hop(self, target: Address, rank: int = _LOWEST, attempt: int = 0) -> str | None:
         """Return the neighbour towards `target`; None if it is unreachable or this node.
 
-        All known links of the route are cleared for `rank`.
+        All known links of the route are cleared for `rank`. After the first attempt the neighbours
+        with another route take turns: a node on the shortest one may drop messages.
         """
         if target.unit != self.address.unit:
-            return self.next_hop_to_unit(target.unit, rank)
+            return self.next_hop_to_unit(target.unit, rank, attempt)
+        if attempt:
+            return self._routes.detour_to_node(target.node, rank, attempt)
         return self._routes.hop_to_node(target.node, rank)
 
-    def next_hop_to_unit(self, unit: UnitPath, rank: int = _LOWEST) -> str | None:
+    def next_hop_to_unit(self, unit: UnitPath, rank: int = _LOWEST, attempt: int = 0) -> str | None:
         """Return the neighbour towards `unit`; None if it is unreachable or contains this node.
 
         A unit deeper than a child of this node's contexts has the route of that child.
         """
         sibling = self._sibling(unit)
+        if sibling and attempt:
+            return self._routes.detour_to_unit(*sibling, rank, attempt)
         return sibling and self._routes.hop_to_unit(*sibling, rank)
 
     def distance(self, target: Address, rank: int = _LOWEST) -> int | None:

@@ -6,7 +6,7 @@ last the own cluster, then names. So all nodes of the route decide alike, and ea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from broker.cluster.address import Address
 from broker.cluster.map.cluster_graph import ClusterGraph
@@ -70,12 +70,46 @@ class RouteTable:
         hop = self._hops[key] = self._hop_out_to(depth, route.first, rank)
         return hop
 
-    def _hop_out_to(self, depth: int, far_unit: str, rank: int) -> str | None:
-        links = [
+    def detour_to_node(self, node: str, rank: int, attempt: int) -> str | None:
+        """Return the neighbour for a further attempt: all with a route to the node take turns.
+
+        None takes the place of a direct link, since no node on it can drop messages.
+        """
+        first = self.hop_to_node(node, rank)
+        if first == node:
+            return first
+        hops = [first]
+        graph = self._cluster.graph()
+        exits = self._own_edges(graph, rank)
+        hops += _shortest_first(
+            (routes[node].distance, neighbour)
+            for neighbour, cost in exits
+            if node in (routes := find_routes(graph, [(neighbour, cost)], self._node, rank))
+        )
+        return _take_turn(hops, attempt)
+
+    def detour_to_unit(self, depth: int, child: str, rank: int, attempt: int) -> str | None:
+        """Return the neighbour for a further attempt: the gateways to the unit take turns."""
+        hops = [self.hop_to_unit(depth, child, rank)]
+        graph, own = self._contexts[depth].graph(rank), self._unit[depth]
+        for far_unit, cost in self._own_unit_edges(depth, rank):
+            if child in find_routes(graph, [(far_unit, cost)], own, rank):
+                links = self._links_out(depth, far_unit, rank)
+                hops += [self._hop_over(depth, [link], rank) for link in sorted(links)]
+        return _take_turn(hops, attempt)
+
+    def _links_out(self, depth: int, far_unit: str, rank: int) -> list[UnitLink]:
+        return [
             link
             for link in self._contexts[depth].links_between(self._unit[depth], far_unit)
             if link.clearance >= rank and self._is_reachable_inside(depth + 1, link.own, rank)
         ]
+
+    def _hop_out_to(self, depth: int, far_unit: str, rank: int) -> str | None:
+        return self._hop_over(depth, self._links_out(depth, far_unit, rank), rank)
+
+    def _hop_over(self, depth: int, links: Sequence[UnitLink], rank: int) -> str | None:
+        """Return the neighbour towards the nearest of some links to another unit."""
         for inner in range(depth + 1, len(self._unit)):
             nearest = min(
                 {link.own.unit[inner] for link in links},
@@ -98,11 +132,7 @@ class RouteTable:
     def _own_unit_edges(self, depth: int, rank: int) -> _Exits:
         exits = []
         for far_unit in sorted(self._contexts[depth].linked_units(self._unit[depth])):
-            costs = [
-                link.cost
-                for link in self._contexts[depth].links_between(self._unit[depth], far_unit)
-                if link.clearance >= rank and self._is_reachable_inside(depth + 1, link.own, rank)
-            ]
+            costs = [link.cost for link in self._links_out(depth, far_unit, rank)]
             if costs:
                 exits.append((far_unit, min(costs)))
         return tuple(exits)
@@ -130,3 +160,13 @@ class RouteTable:
         else:
             distance = self.routes_at(len(self._unit), rank)[link.own.node].distance
         return (distance + link.cost, link.own.node, link.far.node)
+
+
+def _shortest_first(hops: Iterable[tuple[int, str]]) -> list[str]:
+    return [hop for _, hop in sorted(hops)]
+
+
+def _take_turn(hops: Iterable[str | None], attempt: int) -> str | None:
+    """Return the hop of an attempt. The first is the one of the shortest route."""
+    found = [hop for hop in dict.fromkeys(hops) if hop is not None]
+    return found[attempt % len(found)] if found else None

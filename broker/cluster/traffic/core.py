@@ -6,6 +6,7 @@ The driver does the slow work: matching events that enter a unit, and reading pa
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 import attrs
 import msgspec
@@ -36,7 +37,7 @@ from broker.cluster.traffic.own_senders import OwnSenders
 from broker.cluster.traffic.page_readers import PageReaders
 from broker.cluster.traffic.received_range import ReceivedRange, ReceiverEffect, RequestPage
 from broker.cluster.traffic.receiver import Receiver
-from broker.cluster.traffic.sender import OutgoingEvent
+from broker.cluster.traffic.sender import OutgoingEvent, progress_attempt
 from broker.event.flow import NO_FLOWS, FlowInterval, is_default_flow, origin_of
 from broker.event.place import Mark, NamedHistory
 from broker.streams.contract import CarriedEvent
@@ -76,6 +77,7 @@ class Traffic:
         self._ingress = Ingress(state.destinations_inside)
         self._readers = PageReaders()
         self._incarnations: dict[str, int] = {}
+        self._progress_turns = 0
         self._cuts: dict[str, Mark] = {}
         self._newest_cuts: dict[str, Mark] = {}
         self.receiver = Receiver(log_coverage, patience, start_of, histories, may_drop, claims)
@@ -118,7 +120,9 @@ class Traffic:
     def send_progress(self, now: float) -> list[TrafficEffect]:
         """Send positions to idle destinations. Call once a second."""
         frames = self.senders.progress_frames()
-        effects = [effect for frame in frames for effect in self.send_frame(frame)]
+        self._progress_turns += 1
+        attempt = progress_attempt(self._progress_turns)
+        effects = [effect for frame in frames for effect in self.send_frame(frame, attempt)]
         for each in self._ingress:
             frame = each.progress_frame()
             if frame is not None:
@@ -237,12 +241,12 @@ class Traffic:
 
     def receive_message(self, message: RoutedMessage, now: float) -> list[TrafficEffect]:
         if message.target != self._own:
-            return self._send_message(message)
+            return self.send_message(message)
         if isinstance(message, PageRequest):
             if message.origin not in self.senders:
                 self.counts.unknown += 1
                 answer = self._lost.answer_unknown_origin(message, now)
-                return [] if answer is None else self._send_message(answer)
+                return [] if answer is None else self.send_message(answer)
             return self._accept_request(message, now)
         if isinstance(message, LogLost):
             return self._as_traffic_effects(self._lost.skip_reported(message, now))
@@ -273,7 +277,8 @@ class Traffic:
         levels = [each.level for each in frame_events]
         runs = [(len(events), (index,)) for index, (_, events) in enumerate(page) if events]
         ranges = [*(span for span, _ in page[:-1]), last]
-        return self.send_frame(sender.make_frame(ranges, frame_events, levels, runs))
+        frame = sender.make_frame(ranges, frame_events, levels, runs)
+        return self.send_frame(frame, self._readers.repeats(key))
 
     def skip_lost_range(
         self, origin: str, after: Mark, upto: Mark, reason: str, now: float
@@ -333,16 +338,20 @@ class Traffic:
             if before.get(name, incarnation) != incarnation
         )
 
-    def _route(self, frame: Frame) -> FrameRoutes:
-        division = route_frame(frame, self._own, self._state.next_hop)
+    def _route(self, frame: Frame, attempt: int = 0) -> FrameRoutes:
+        next_hop = self._state.next_hop
+        if attempt:
+            next_hop = partial(next_hop, attempt=attempt)
+        division = route_frame(frame, self._own, next_hop)
         self.counts.stuck += division.unroutable
         self.counts.denied += division.denied
         return division
 
-    def send_frame(self, frame: Frame) -> list[TrafficEffect]:
+    def send_frame(self, frame: Frame, attempt: int = 0) -> list[TrafficEffect]:
+        """Attempts to send the same take different routes."""
         self.counts.begun += 1
         frame.history = self._own_history()
-        onward = frames_by_hop(frame, self._route(frame).by_hop, self._group_of(frame))
+        onward = frames_by_hop(frame, self._route(frame, attempt).by_hop, self._group_of(frame))
         if self._compress:
             # Equal bodies are compressed once.
             bodies: dict[int, Frame] = {}
@@ -359,15 +368,18 @@ class Traffic:
         translated: list[TrafficEffect] = []
         for effect in effects:
             if isinstance(effect, RequestPage):
-                target, *request = attrs.astuple(effect, recurse=False)
-                translated += self._send_message(PageRequest(target, self._own, MAX_HOPS, *request))
+                target, *request, attempt = attrs.astuple(effect, recurse=False)
+                if attempt:
+                    self.counts.record_unanswered(self._state.next_hop(target, 0, attempt - 1))
+                message = PageRequest(target, self._own, MAX_HOPS, *request)
+                translated += self.send_message(message, attempt)
             else:
                 translated.append(effect)
         return translated
 
-    def _send_message(self, message: RoutedMessage) -> list[TrafficEffect]:
-        hop = self._state.next_hop(message.target, message.level) if message.hops else None
-        if hop is None:
+    def send_message(self, message: RoutedMessage, attempt: int = 0) -> list[TrafficEffect]:
+        hop = self._state.next_hop(message.target, message.level, attempt)
+        if hop is None or not message.hops:
             self.counts.stuck += 1
             return []
         return [SendMessage(hop, msgspec.structs.replace(message, hops=message.hops - 1))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -11,6 +12,9 @@ from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.messages import PageRequest, RoutedMessage
 from broker.cluster.traffic.received_range import AppendRange, ReceivedRange, StoreHistories
 from broker.event.place import Mark
+
+#: Neighbours with a count of their own.
+MOST_COUNTED = 1_024
 
 
 @attrs.frozen
@@ -86,6 +90,16 @@ class TrafficCounts:
     """Rejected page requests."""
     denied: int = 0
     """Events without a cleared route."""
+    unanswered: Counter[str] = attrs.field(factory=Counter)
+    """Page requests that were repeated, by the neighbour over which they went before."""
+
+    def record_unanswered(self, neighbour: str | None) -> None:
+        """Count a request that had a route; those over further neighbours share one count."""
+        if neighbour is None:
+            return
+        if neighbour not in self.unanswered and len(self.unanswered) >= MOST_COUNTED:
+            neighbour = ""
+        self.unanswered[neighbour] += 1
 
 
 @attrs.frozen

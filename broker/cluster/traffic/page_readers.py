@@ -32,7 +32,7 @@ class PageReaders:
     def __init__(self) -> None:
         self._readers: dict[ReaderKey, PageReader] = {}
         self._repeated: OrderedDict[ReaderKey, tuple[Mark, int]] = OrderedDict()
-        """Start of the last request, and its repeats."""
+        """Start of the last request, and the number of requests with it."""
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -45,14 +45,21 @@ class PageReaders:
         if key not in self._readers and len(self._readers) >= MAX_READERS:
             return False
         before, times = self._repeated.pop(key, (after, 0))
-        self._repeated[key] = (after, times + 1 if before == after else 0)
+        self._repeated[key] = (after, times + 1 if before == after else 1)
         if len(self._repeated) > MAX_READERS:
             self._repeated.popitem(last=False)
         self._readers[key] = PageReader(now + READER_TIMEOUT, upto)
         return True
 
+    def repeats(self, key: ReaderKey) -> int:
+        """Return how often the last request repeats the one before."""
+        return self._count(key) - 1
+
     def is_repeating(self, key: ReaderKey) -> bool:
-        return self._repeated.get(key, ((0, 0), 0))[1] > MAX_REPEATS
+        return self._count(key) > MAX_REPEATS
+
+    def _count(self, key: ReaderKey) -> int:
+        return self._repeated.get(key, ((0, 0), 1))[1]
 
     def next_timeout(self) -> float | None:
         return min((each.expires_at for each in self._readers.values()), default=None)

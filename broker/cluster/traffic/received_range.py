@@ -46,6 +46,8 @@ class RequestPage:
     """Ends with the history of `after`; empty if unknown."""
     may_drop: bool = False
     """A queue policy of this node's interest may drop events."""
+    attempt: int = 0
+    """Earlier requests to the node since the position last advanced."""
 
 
 @attrs.frozen

@@ -384,9 +384,10 @@ class Receiver:
         # The last sender may have less than others: a replica, while the origin node is back.
         nodes = (missing.target, *self._last_received.get(origin, ()))
         node = min(nodes, key=lambda each: missing.requests[each])
+        attempt = missing.requests[node]
         missing.requests[node] += 1
         after = self.position_of(origin) or (0, 0)
         path = self._histories.path_to(origin_of(origin), after)
         is_unfiltered = missing.is_unfiltered or self._claims.is_unclaimed_after(origin, after)
         may_drop = not is_unfiltered and self._may_drop(origin)
-        return RequestPage(node, origin, after, is_unfiltered, path, may_drop)
+        return RequestPage(node, origin, after, is_unfiltered, path, may_drop, attempt)

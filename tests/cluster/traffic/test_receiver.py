@@ -132,8 +132,8 @@ def test_all_nodes_of_an_origin_are_asked_in_turn() -> None:
         )
         (ask,) = log.receiver.handle_timeout(log.receiver.next_timeout() or 0.0)
         assert isinstance(ask, RequestPage)
-        asked.append(ask.target.node)
-    assert asked == ["keeper", HOME.node] * 3
+        asked.append((ask.target.node, ask.attempt))
+    assert asked == [(node, attempt) for attempt in range(3) for node in ("keeper", HOME.node)]
 
 
 def test_a_new_route_is_tried_at_once() -> None:

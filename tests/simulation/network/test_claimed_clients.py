@@ -17,10 +17,10 @@ def test_a_member_can_not_claim_a_client_for_ever() -> None:
     assert handover is not None
     send = handover._messenger.send
 
-    def send_highest(message: RoutedMessage) -> None:
+    def send_highest(message: RoutedMessage, attempt: int = 0) -> None:
         if isinstance(message, TakeOver):
             message = msgspec.structs.replace(message, incarnation=2**63 - 1)
-        send(message)
+        send(message, attempt)
 
     handover._messenger.send = send_highest  # type: ignore[method-assign]
     thief = roaming.start_process("new")

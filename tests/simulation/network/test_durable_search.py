@@ -70,12 +70,12 @@ def record_searches(world: NetworkWorld) -> list[FindDurables]:
 
 
 def _record_sent(
-    send: Callable[[RoutedMessage], None], messenger: object, sent: list[FindDurables]
+    send: Callable[[RoutedMessage, int], None], messenger: object, sent: list[FindDurables]
 ) -> None:
-    def record_and_send(message: RoutedMessage) -> None:
+    def record_and_send(message: RoutedMessage, attempt: int = 0) -> None:
         if isinstance(message, FindDurables):
             sent.append(message)
-        send(message)
+        send(message, attempt)
 
     messenger.send = record_and_send  # type: ignore[attr-defined]
 
@@ -309,7 +309,7 @@ def test_started_node_answers_incomplete_while_it_learns_the_network(seed: int) 
     handover = roaming.world["c1"].recovery.handover
     assert handover is not None
     sent: list[RoutedMessage] = []
-    handover._search._messenger.send = lambda message: sent.append(message)  # type: ignore[method-assign]
+    handover._search._messenger.send = lambda message, attempt=0: sent.append(message)  # type: ignore[method-assign]
     asker, asked = Address(("alps", "a"), "a2"), Address(("sea", "c"), "c1")
     question = FindDurables(asked, asker, 9, 1, (("nobody", "d"),), ("sea", "c"), 1_000)
     roaming.world.run(1.0)

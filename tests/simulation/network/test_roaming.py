@@ -347,11 +347,11 @@ def test_old_node_releases_after_a_lost_message(seed: int) -> None:
     assert handover is not None
     send = handover._messenger.send
 
-    def lossy(message: RoutedMessage) -> None:
+    def lossy(message: RoutedMessage, attempt: int = 0) -> None:
         if isinstance(message, Release) and not lost:
             lost.append(message)
         else:
-            send(message)
+            send(message, attempt)
 
     handover._messenger.send = lossy  # type: ignore[method-assign]
     read(roaming.world, roaming.readers[-1], seconds=5.0)
