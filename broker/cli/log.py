@@ -14,6 +14,7 @@ import click
 
 from broker.cli.archive_report import progress_bar
 from broker.cli.failure import Failure
+from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.terminal import echo, is_terminal, json_line, one_line, print_note
 from broker.private_files import PRIVATE_UMASK, use_umask
 
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 @click.group(no_args_is_help=True)
 def command() -> None:
-    """Verify and repair the event log of a node.
+    """Verify and repair the event log of a node, and give up the logs of others.
 
-    It is named by the node's configuration, or by its data folder.
+    The log is named by the node's configuration, or by its data folder.
     """
 
 
@@ -53,6 +54,27 @@ def verify(where: Path, as_json: bool, repair: bool) -> None:
     _print_findings(done, as_json=as_json)
     if done.findings:
         sys.exit(1)
+
+
+@command.command("give-up")
+@click.argument("origin")
+@click.option("--undo", is_flag=True, help="Wait for the log again.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON.  [default in a pipe]")
+@node_options
+def give_up(access: NodeAccess, origin: str, undo: bool, as_json: bool) -> None:
+    """Do not wait for the log ORIGIN any more: its disk is lost.
+
+    Subscriptions at the node get a gap for what no other log and no archive has. In the cluster of
+    that log the node publishes its vote. Once a majority of the cluster's nodes has voted, no node
+    waits. It needs the right to administer.
+    """
+    answer = access.ask("log-give-up", origin=origin, undo="yes" if undo else "")
+    if as_json or not is_terminal():
+        echo(json_line(answer))
+        return
+    what = "is given up" if answer["given_up"] else "is awaited"
+    by_others = ", and a majority of its cluster has given it up" if answer["certified"] else ""
+    echo(one_line(f"{answer['origin']} {what}{by_others}"))
 
 
 def _log_folder(where: Path) -> Path:

@@ -15,6 +15,7 @@ from broker.cluster.clone_detection import CloneConfirmation, find_earlier_clone
 from broker.cluster.driver import ClusterDriver
 from broker.cluster.dtd_exchange import DtdExchange
 from broker.cluster.flow_exchange import FlowExchange
+from broker.cluster.gone_origins import KIND, GoneOrigins
 from broker.cluster.handshake_core import Accepted
 from broker.cluster.interest_announcer import InterestAnnouncer
 from broker.cluster.link_policy import LinkPolicy
@@ -77,6 +78,7 @@ class Network:
         link_policy: LinkPolicy,
         signatures: SignatureCheck,
         bindings: NameBindings,
+        gone: GoneOrigins,
         most_nodes: int,
         compress: bool,
         patience: float,
@@ -89,6 +91,7 @@ class Network:
         self._link_policy = link_policy
         self.signatures = signatures
         self._bindings = bindings
+        self.gone = gone
         self.timer_lag = TimerLag(clock)
         self._most_nodes = most_nodes
         self._compress, self._patience = compress, patience
@@ -117,6 +120,7 @@ class Network:
             has_other_log=lambda address, origin: (
                 self.state is not None and self.state.has_other_log(address, origin)
             ),
+            gone=gone,
         )
         driver.page_server, driver.on_clone = make_pages(self), self.clone_detected
         self.types = types
@@ -177,6 +181,8 @@ class Network:
         self.membership.set_slow(self.timer_lag.is_slow)
         if self.traffic is None or self.state is None:
             return
+        changes = self.gone.tick(self.state, self.driver.now())
+        self.driver.call(self.state.publish_in_cluster, KIND, changes)
         self.driver.call(self.traffic.send_progress)
         self.flows.report_disagreements(self.state)
         self.replicas.read_for_this_node(self.state.is_origin_in_cluster, self.driver.wanted_after)
@@ -217,6 +223,7 @@ class Network:
             end_of_flow=log.flows.limit,
             may_drop=self.driver.may_drop,
             claims=self.driver.claims,
+            gone=self.gone,
         )
         self.driver.start(state, traffic)
         self.flows.start_after(log.own_end)
@@ -333,7 +340,8 @@ class Network:
             if isinstance(message, PageRequest) and self._is_replica_request(message):
                 self.replicas.send_page(message)
             elif isinstance(message, RoutedMessage):
-                self.driver.call(self.traffic.receive_message, message)
+                if self.gone.accepts(message, self.state.address, neighbour.name):
+                    self.driver.call(self.traffic.receive_message, message)
             elif not self.replicas.receive_message(neighbour, message):
                 name = neighbour.certified_name
                 if isinstance(message, messages.Update) and message.author == name:

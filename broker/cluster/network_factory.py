@@ -16,6 +16,7 @@ from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.dialler import build_dialler
 from broker.cluster.dtd_context import build_dtd_context
 from broker.cluster.dtd_exchange import DtdExchange
+from broker.cluster.gone_origins import STORED, GoneOrigins
 from broker.cluster.handshake_messages import PROTOCOL_VERSIONS
 from broker.cluster.link_policy import LinkPolicy
 from broker.cluster.link_stacks import LinkStacks, max_frame
@@ -151,6 +152,11 @@ def build_network(
         ),
         signatures=signatures,
         bindings=NameBindings(public_keys, signatures.record_rejected),
+        gone=GoneOrigins(
+            *(event_log.origin, event_log.signing_key, event_log.statements(STORED)),
+            *(event_log.put_statement, wall_clock, signatures.record_rejected),
+            must_sign=network_settings.require_signatures,
+        ),
         most_nodes=network_settings.max_nodes,
         compress=network_settings.compress,
         patience=network_settings.gap_timeout,

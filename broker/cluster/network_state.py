@@ -132,7 +132,7 @@ class NetworkState:
     ) -> list[NetworkStateEffect]:
         """Change a table about this node, which the members of its cluster get."""
         own = self.address
-        return self._publish([Publication(kind, own.node, own.unit, changes)], now)
+        return self._publish([Publication(kind, own.node, own.unit, changes)] * bool(changes), now)
 
     def bind_certified(self, update: Update, now: float) -> list[NetworkStateEffect]:
         """Bind the name of a node to its key in its own tables, which came over a link with its

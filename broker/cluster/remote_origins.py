@@ -65,6 +65,10 @@ class RemoteOrigins:
         """Continue behind (after, upto]. Subscriptions of this node get a gap with the reason."""
         self._network.driver.give_up_range(origin, after, upto, reason)
 
+    def is_gone(self, origin: str) -> bool:
+        """Return True if the origin's log does not come back."""
+        return self._network.gone.is_gone(origin)
+
     def list_origins(self) -> Collection[str]:
         log = self._network.event_log
         replicas = {flow for origin in log.replica_spans for flow in log.flows.of_origin(origin)}

@@ -6,7 +6,7 @@ A read ends before damage. One that would begin with damage raises `DamageFound`
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import lmdb
 
@@ -33,6 +33,11 @@ class FileReader:
     def _reading(self) -> lmdb.Transaction:
         self._size.check()
         return self._env.begin(buffers=True)
+
+    def statements(self, kinds: Collection[bytes]) -> dict[tuple[bytes, str], bytes]:
+        """See `HistoryTable`."""
+        with self._guard, self._reading() as txn:
+            return self._tables.histories.statements(txn, kinds)
 
     def read(self, start: int, max_events: int, max_bytes: int) -> list[LoggedEvent]:
         """Return up to `max_events` events of about `max_bytes` from the serial `start` on, or from

@@ -203,6 +203,25 @@ class HistoryTable:
             for key, value in self._rows(txn, _NAMED_KEY)
         }
 
+    def put_statement(
+        self, txn: lmdb.Transaction, kind: bytes, origin: str, value: bytes | None
+    ) -> None:
+        """Store a signed statement about an origin; None deletes it."""
+        if value is None:
+            self.table.delete(txn, kind + origin.encode())
+        else:
+            self.table.put(txn, kind + origin.encode(), value)
+
+    def statements(
+        self, txn: lmdb.Transaction, kinds: Iterable[bytes]
+    ) -> dict[tuple[bytes, str], bytes]:
+        """Return statements by kind and origin."""
+        return {
+            (kind, key[1:].decode()): bytes(value)
+            for kind in kinds
+            for key, value in self._rows(txn, kind)
+        }
+
     def put_flow(self, txn: lmdb.Transaction, flow: str, intervals: Iterable[FlowInterval]) -> None:
         self._put_intervals(txn, _FLOW_KEY, flow, intervals)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import lmdb
 from twisted.internet.defer import Deferred
@@ -73,6 +73,18 @@ class LogHistory(LogReader):
         self._file.foreign_histories = {**self._file.foreign_histories, origin: histories}
         self._pending.commit.histories[origin] = histories
         self._commit_soon()
+
+    def statements(self, kinds: Collection[bytes]) -> dict[tuple[bytes, str], bytes]:
+        """Return stored statements about origins, by kind and origin."""
+        return self._file.statements(kinds)
+
+    def put_statement(self, kind: bytes, origin: str, value: bytes | None) -> None:
+        """Store a statement in a transaction of its own; None deletes it."""
+
+        def put(histories: HistoryTable, txn: lmdb.Transaction) -> None:
+            histories.put_statement(txn, kind, origin, value)
+
+        self._write(self._file.change_history, put).addErrback(lambda _: None)
 
     def put_flow(self, flow: str, intervals: tuple[FlowInterval, ...]) -> None:
         """Store the intervals of another origin's flow with the next commit."""

@@ -15,6 +15,7 @@ from broker.event.stream import check_client_id
 from broker.identity import Identity
 from broker.matching.query.query import Query
 from broker.node.event_types import EventTypes
+from broker.node.gone_answers import give_up_origin
 from broker.node.mesh_answers import MeshAnswers
 from broker.node.operation_answers import OperationAnswers
 from broker.node.order_answers import OrderAnswers
@@ -133,6 +134,10 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
         answer = {"client": client, "incarnation": incarnation, "session_ended": had_session}
         return node.event_log.when_state_committed().addCallback(lambda _: answer)
 
+    def answer_give_up(identity: Identity, ask: Ask) -> Any:
+        identity.check_administer()
+        return give_up_origin(node.network, ask.arguments)
+
     def answer_reload(identity: Identity, ask: Ask) -> Any:
         identity.check_administer()
         if node.reload is None:
@@ -159,6 +164,7 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
         "status": answer_status,
         "reload": answer_reload,
         "client-reset": answer_client_reset,
+        "log-give-up": answer_give_up,
         "dtd-list": types.answer_list,
         "dtd-show": types.answer_show,
         "dtd-check": types.answer_check,

@@ -14,6 +14,7 @@ from broker.node.threads import Threads
 AUDITED_QUESTIONS: Final = frozenset(
     {
         *("dtd-add", "operate", "order-admit", "order-remove", "client-reset", "reload"),
+        "log-give-up",
         *("durable-pause", "durable-resume", "durable-reset", "durable-delete"),
     }
 )

@@ -95,6 +95,7 @@ def build_recovery(
         patience=settings.recovery.gap_timeout,
         remote_logs=remote_logs,
         flows_of=lambda flow: event_log.flows.of_origin(origin_of(flow)),
+        is_gone=lambda flow: network is not None and network.gone.is_gone(flow),
     )
 
     def find_nodes(origin: str) -> list[Address]:

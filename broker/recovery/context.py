@@ -38,6 +38,8 @@ class RecoveryContext:
     """None without a network."""
     flows_of: Callable[[str], Sequence[str]] = lambda flow: (flow,)
     """Returns all flows that share the places of a flow's origin."""
+    is_gone: Callable[[str], bool] = lambda _: False
+    """Returns True if the log of an origin does not come back."""
 
     def available_sources(self, missed: RecoveryRequest, busy: int) -> AvailableSources:
         """`busy` counts the other active recoveries."""

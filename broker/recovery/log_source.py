@@ -200,7 +200,8 @@ class LogSource:
         """Return True if another node has the log, and has not sent all that it has."""
         is_own = origin_of(origin) == self._context.own_origin
         has_network = self._context.page_exchange is not None
-        return has_network and not is_own and origin not in self._answered_origins
+        is_awaited = has_network and not is_own and not self._context.is_gone(origin)
+        return is_awaited and origin not in self._answered_origins
 
     def unreachable_origins(self) -> list[str]:
         """Return origins with a known remainder whose own node has not answered."""
@@ -211,6 +212,7 @@ class LogSource:
             and origin_of(origin) != self._context.own_origin
             and origin not in self._answered_origins
             and origin not in self._unawaited_origins
+            and not self._context.is_gone(origin)
         ]
 
     async def _read_log(self, origin: str, wanted: MarkRange) -> AsyncIterator[Page]:

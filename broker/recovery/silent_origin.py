@@ -15,7 +15,7 @@ import attrs
 from twisted.logger import Logger
 
 from broker.cluster.known_peers import PEER_EXPIRY
-from broker.event.gap_reason import UNREACHABLE
+from broker.event.gap_reason import LOST, UNREACHABLE
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_access import ArchiveAccess
@@ -35,6 +35,9 @@ BATCH_EVENTS: Final = 256
 
 
 class SilentOriginFlows(OriginFlows, Protocol):
+    def is_gone(self, origin: str) -> bool:
+        """Return True if the origin's log does not come back."""
+
     def reachable_nodes(self) -> Collection[str]:
         """Return the reachable nodes of the cluster, and the neighbouring clusters."""
 
@@ -46,6 +49,7 @@ class SilentOriginFlows(OriginFlows, Protocol):
 class _Retry:
     attempts: int
     again_at: float
+    was_gone: bool
 
 
 class SilentOriginRecovery:
@@ -95,16 +99,18 @@ class SilentOriginRecovery:
         patience = self._context.patience
         silent = [origin for origin, (_, at) in self._positions.items() if now - at >= patience]
         self._retries = {o: self._retries[o] for o in silent if o in self._retries}
-        due = [
-            origin
-            for origin in silent
-            if has_new_node or origin not in self._retries or now >= self._retries[origin].again_at
-        ]
+        due = [origin for origin in silent if has_new_node or self._is_due(origin, now)]
         for origin in due[:MAX_ORIGINS]:
             times = self._retries[origin].attempts + 1 if origin in self._retries else 0
             again_at = now + backoff_bound(times, FIRST_RETRY, MAX_RETRY)
-            self._retries[origin] = _Retry(times, again_at)
+            self._retries[origin] = _Retry(times, again_at, self._flows.is_gone(origin))
         return due[:MAX_ORIGINS]
+
+    def _is_due(self, origin: str, now: float) -> bool:
+        retry = self._retries.get(origin)
+        if retry is None or now >= retry.again_at:
+            return True
+        return self._flows.is_gone(origin) and not retry.was_gone
 
     async def _survey_origins(self, origins: Sequence[str]) -> None:
         flows = [flow for origin in origins for flow in self._context.flows_of(origin)]
@@ -146,6 +152,8 @@ class SilentOriginRecovery:
 
     def _is_given_up(self, origin: str) -> bool:
         """Return whether the return of an origin's node is not awaited any more."""
+        if self._flows.is_gone(origin):
+            return True
         _, since = self._positions.get(origin, (None, float("inf")))
         return self._context.clock.seconds() - since >= PEER_EXPIRY
 
@@ -193,5 +201,6 @@ class SilentOriginRecovery:
             after=f"{after[0]}:{after[1]}",
             upto=f"{upto[0]}:{upto[1]}",
         )
-        self._flows.give_up_range(origin, after, upto, UNREACHABLE)
+        reason = LOST if self._flows.is_gone(origin) else UNREACHABLE
+        self._flows.give_up_range(origin, after, upto, reason)
         return await wait_until_logged(self._flows, self._context, origin, upto)

@@ -15,6 +15,8 @@ from broker.cli import main
 from broker.log.commit import Commit, Retention
 from broker.log.log_file import LogFile
 from broker.log.page_file import FILE
+from tests.cli.fake_node import FakeNode
+from tests.cli.fake_node import run as run_command
 from tests.log.bit_damage import damage_folder, flipped, read_past_damage
 from tests.log.old_log import made
 
@@ -151,3 +153,31 @@ def test_the_log_of_a_running_node_can_be_verified(folder: Path) -> None:
     assert "read while the node runs" in result.stderr
     assert json.loads(result.stdout)["events"] == 200
     opened.close()
+
+
+@pytest.mark.parametrize("undo", [False, True])
+def test_giving_a_log_up_prints_the_answer(undo: bool) -> None:
+    answer = {"origin": "a" * 24, "changed": True, "given_up": not undo, "certified": False}
+    node = FakeNode(answers={"log-give-up": answer})
+    result = run_command(node, "log", "give-up", "a" * 24, *["--undo"] * undo)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == answer
+    asked = {"origin": "a" * 24, "undo": "yes" if undo else ""}
+    assert node.asked == [("log-give-up", asked)]
+
+
+@pytest.mark.parametrize(
+    ("given_up", "certified", "line"),
+    [
+        (True, False, "o is given up"),
+        (True, True, "o is given up, and a majority of its cluster has given it up"),
+        (False, False, "o is awaited"),
+    ],
+)
+def test_a_terminal_gets_a_sentence_about_a_log(
+    given_up: bool, certified: bool, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.cli.log.is_terminal", lambda: True)
+    answer = {"origin": "o", "changed": True, "given_up": given_up, "certified": certified}
+    result = run_command(FakeNode(answers={"log-give-up": answer}), "log", "give-up", "o")
+    assert result.stdout == line + "\n"

@@ -14,6 +14,7 @@ from broker.cluster.page_queue import PageQueues
 from broker.cluster.replicas.service import Replicas
 from broker.cluster.traffic.frame import MAX_HOPS, Frame
 from broker.cluster.traffic.frame_range import Range
+from broker.cluster.traffic.lost_logs import NoGoneLogs
 from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark
 from broker.log.commit import ReplicaBatch, Retention
@@ -294,6 +295,7 @@ def test_replicas_removed_during_a_read_yield_no_page(tmp_path: Path) -> None:
         own_address=lambda: node("keeper"),
         send_frame=answered.append,
         has_other_log=lambda whose, origin: False,
+        gone=NoGoneLogs(),
     )
     keep(1, 3)
     replicas.send_page(PageRequest(node("keeper"), node("reader"), MAX_HOPS, "far", (1, 0)))

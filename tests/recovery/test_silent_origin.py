@@ -77,6 +77,9 @@ class Flows:
         self.pages.append(len(events))
         self.out += [each.offset for each in events]
 
+    def is_gone(self, origin: str) -> bool:
+        return False
+
     def give_up_range(self, origin: str, after: Mark, upto: Mark, reason: str) -> None:
         assert self.marks[origin] == after and reason == UNREACHABLE
         self.marks[origin] = upto

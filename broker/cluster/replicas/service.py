@@ -16,6 +16,7 @@ from broker.cluster.replicas.replicator import Replicator
 from broker.cluster.replicas.store import ReplicaStore
 from broker.cluster.traffic.frame import MAX_HOPS, Frame
 from broker.cluster.traffic.frame_range import Range
+from broker.cluster.traffic.lost_logs import GoneLogs
 from broker.cluster.traffic.messages import LogLost, PageRequest, ReplicaAck, RoutedMessage
 from broker.errors import ProtocolError
 from broker.event.flow import origin_of
@@ -43,6 +44,7 @@ class Replicas:
         own_address: Callable[[], Address | None],
         send_frame: Callable[[Frame], object],
         has_other_log: Callable[[Address, str], bool],
+        gone: GoneLogs,
     ) -> None:
         """`has_other_log` returns True if the node at an address has a log with another origin."""
         self.replicator = replicator
@@ -57,6 +59,7 @@ class Replicas:
         self._send_message = send_message
         self._send_frame = send_frame
         self._has_other_log = has_other_log
+        self._gone = gone
         self._is_reading = False
         self._links: dict[str, str] = {}
 
@@ -162,8 +165,12 @@ class Replicas:
         replaced = origin in self.store.replaced_origins or (
             origin_node is not None and self._has_other_log(origin_node, origin)
         )
-        if own is not None and replaced:
-            self._send_message(LogLost(request.source, own, MAX_HOPS, request.origin, upto))
+        certificate = self._gone.certificate_of(origin)
+        may_report = bool(certificate) or self._gone.may_report(origin)
+        if own is not None and replaced and may_report:
+            self._send_message(
+                LogLost(request.source, own, MAX_HOPS, request.origin, upto, certificate)
+            )
 
     async def _read_page(self, request: PageRequest, upto: Mark) -> None:
         flows, origin = self._log.flows, origin_of(request.origin)

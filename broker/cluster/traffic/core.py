@@ -31,7 +31,7 @@ from broker.cluster.traffic.frame_merge import merge_frames
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.ingress import Ingress
 from broker.cluster.traffic.known_histories import KnownHistories
-from broker.cluster.traffic.lost_logs import LostLogs
+from broker.cluster.traffic.lost_logs import GoneLogs, LostLogs, NoGoneLogs
 from broker.cluster.traffic.messages import LogLost, PageRequest, RoutedMessage
 from broker.cluster.traffic.own_senders import OwnSenders
 from broker.cluster.traffic.page_readers import PageReaders
@@ -61,10 +61,12 @@ class Traffic:
         end_of_flow: Callable[[str, Mark], Mark] = lambda _, mark: mark,
         may_drop: Callable[[str], bool] = lambda _: False,
         claims: Claims | None = None,
+        gone: GoneLogs | None = None,
     ) -> None:
         """`newest_own_mark` returns the newest own place, durable or not. `group_members`
         returns the neighbours that multicast reaches with events of a rank. `own_flows` and
-        `end_of_flow` are those of `OwnSenders`, the others those of `Receiver`."""
+        `end_of_flow` are those of `OwnSenders`, `gone` that of `LostLogs`, the others those of
+        `Receiver`."""
         self._state = state
         self._own = state.address
         self._compress = compress
@@ -81,7 +83,7 @@ class Traffic:
         self._cuts: dict[str, Mark] = {}
         self._newest_cuts: dict[str, Mark] = {}
         self.receiver = Receiver(log_coverage, patience, start_of, histories, may_drop, claims)
-        self._lost = LostLogs(state, self.receiver)
+        self._lost = LostLogs(state, self.receiver, gone or NoGoneLogs())
         self.counts = TrafficCounts()
 
     @property
@@ -241,6 +243,8 @@ class Traffic:
 
     def receive_message(self, message: RoutedMessage, now: float) -> list[TrafficEffect]:
         if message.target != self._own:
+            if isinstance(message, PageRequest) and message.source != self._own:
+                message = self._lost.answer_for_gone(message) or message
             return self.send_message(message)
         if isinstance(message, PageRequest):
             if message.origin not in self.senders:
@@ -249,7 +253,7 @@ class Traffic:
                 return [] if answer is None else self.send_message(answer)
             return self._accept_request(message, now)
         if isinstance(message, LogLost):
-            return self._as_traffic_effects(self._lost.skip_reported(message, now))
+            return self._as_traffic_effects(self._lost.receive_report(message, now))
         return [DeliverMessage(message)]
 
     def send_page(

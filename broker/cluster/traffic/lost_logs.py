@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from broker.cluster.address import Address
 from broker.cluster.network_state import NetworkState
 from broker.cluster.traffic.frame import MAX_HOPS, Frame
@@ -18,12 +20,34 @@ from broker.event.place import Mark
 LOST_REPORT_DELAY = 30.0
 
 
+class GoneLogs(Protocol):
+    """See `broker.cluster.gone_origins`."""
+
+    def is_gone(self, flow: str) -> bool: ...
+    def certificate_of(self, flow: str) -> bytes: ...
+    def may_report(self, flow: str) -> bool: ...
+
+
+class NoGoneLogs:
+    """Without signatures."""
+
+    def is_gone(self, flow: str) -> bool:
+        return False
+
+    def certificate_of(self, flow: str) -> bytes:
+        return b""
+
+    def may_report(self, flow: str) -> bool:
+        return True
+
+
 class LostLogs:
     """Skips missing ranges of one node's receiver, each with the reason of its gap."""
 
-    def __init__(self, state: NetworkState, receiver: Receiver) -> None:
+    def __init__(self, state: NetworkState, receiver: Receiver, gone: GoneLogs) -> None:
         self._state = state
         self._receiver = receiver
+        self._gone = gone
         self._started_at: float | None = None
 
     def record_start(self, now: float) -> None:
@@ -42,17 +66,34 @@ class LostLogs:
         node = self._state.map.node_of_origin(origin_of(origin))
         if now - last_received < LOST_REPORT_DELAY or node:
             return None
-        return LogLost(request.source, self._state.address, MAX_HOPS, origin, None)
+        return self._report(request)
 
-    def skip_reported(self, message: LogLost, now: float) -> list[ReceiverEffect]:
-        """Skip what another node reports as lost."""
+    def answer_for_gone(self, request: PageRequest) -> LogLost | None:
+        """Return the message in place of a node that is not reachable and does not come back."""
+        is_away = self._state.next_hop(request.target, 0) is None
+        return self._report(request) if is_away and self._gone.is_gone(request.origin) else None
+
+    def _report(self, request: PageRequest) -> LogLost | None:
+        origin = request.origin
+        certificate = self._gone.certificate_of(origin)
+        if not certificate and not self._gone.may_report(origin):
+            return None
+        return LogLost(request.source, self._state.address, MAX_HOPS, origin, None, certificate)
+
+    def receive_report(self, message: LogLost, now: float) -> list[ReceiverEffect]:
+        """Skip what another node reports as lost; with a certificate, which is checked, when other
+        logs had time to supply it."""
+        if message.certificate:
+            self._receiver.mark_gone(message.origin)
+            return []
         return self._skip(message.origin, message.upto, message.source, LOST, now)
 
     def skip_expired(self, now: float) -> list[ReceiverEffect]:
-        """Skip the ranges without an answer. Other nodes do not hear of it."""
+        """Skip the ranges without an answer. No other node gets a message about it."""
         effects: list[ReceiverEffect] = []
-        for origin, node in self._receiver.expired_requests(now):
-            effects += self._skip(origin, None, node, UNREACHABLE, now)
+        for origin, node, is_gone in self._receiver.expired_requests(now, self._gone.is_gone):
+            reason = LOST if is_gone else UNREACHABLE
+            effects += self._skip(origin, None, node, reason, now)
         return effects
 
     def skip_range(

@@ -9,6 +9,7 @@ import msgspec
 from broker.cluster.address import Address
 from broker.cluster.messages import CODEC, Message
 from broker.cluster.traffic.known_histories import MAX_HISTORIES
+from broker.cluster.traffic.version import PROOF_VERSION
 from broker.wire.codec import Count, WireErrorFields, WireHistory, WireMark
 
 
@@ -78,9 +79,17 @@ class LogLost(RoutedMessage, frozen=True):
     """Answer to a page request: events up to `upto` are lost; None: all that were not sent."""
 
     kind = 0x66
+    omitted = 1
 
     origin: str
     upto: WireMark | None
+    certificate: bytes = b""
+    """Proof of a lost log (`broker.signatures.gone_certificate`), since version 4; or empty."""
+
+    def at_version(self, version: int) -> LogLost:
+        if version >= PROOF_VERSION:
+            return self
+        return msgspec.structs.replace(self, certificate=b"")
 
 
 @CODEC.register

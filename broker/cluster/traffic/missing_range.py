@@ -14,6 +14,8 @@ from broker.transport.backoff import Backoff
 #: First and longest pause between requests.
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 30.0
+#: Seconds in which other logs may supply events of an origin that does not come back.
+GONE_PATIENCE = 120.0
 
 
 @attrs.define
@@ -29,9 +31,15 @@ class MissingRange:
     backoff: Backoff = attrs.field(
         factory=partial(Backoff, RETRY_SECONDS, MAX_RETRY_SECONDS, jitter=False)
     )
+    is_gone: bool = False
+    """A certificate has come that the log does not come back."""
     is_page_pending: bool = False
     """The next page is requested when the received one is durable."""
     requests: Counter[Address] = attrs.field(factory=Counter)
     """Counted since the position last advanced."""
     held: list[ReceivedRange] = attrs.field(factory=list)
     held_bytes: int = 0
+
+    def expires_at(self, patience: float, *, is_gone: bool) -> float:
+        """Return the time at which the node does not wait any more."""
+        return self.since + (min(patience, GONE_PATIENCE) if is_gone else patience)

@@ -259,18 +259,25 @@ class Receiver:
                 effects.append(self._request(origin, missing))
         return effects
 
-    def expired_requests(self, now: float) -> list[tuple[str, Address]]:
-        """Return (origin, requested node) of ranges without an answer for `patience` seconds."""
+    def mark_gone(self, origin: str) -> None:
+        """Do not wait long for a missing range: its log does not come back."""
+        if origin in self._missing:
+            self._missing[origin].is_gone = True
+
+    def expired_requests(
+        self, now: float, is_gone: Callable[[str], bool] = lambda _: False
+    ) -> list[tuple[str, Address, bool]]:
+        """Return (origin, requested node, whether the origin is gone) of ranges without an answer
+        for `patience` seconds, or `GONE_PATIENCE` if the origin is gone."""
         if self._is_paused:
             return []
-        found = [
-            (origin, missing.target)
-            for origin, missing in self._missing.items()
-            if missing.held and now >= missing.since + self._patience
-        ]
+        found: list[tuple[str, Address, bool]] = []
+        for origin, missing in self._missing.items():
+            gone = missing.is_gone or is_gone(origin)
+            if missing.held and now >= missing.expires_at(self._patience, is_gone=gone):
+                found.append((origin, missing.target, gone))
+                self._histories.forget_origin(origin_of(origin))
         self.counts.given_up += len(found)
-        for origin, _ in found:
-            self._histories.forget_origin(origin_of(origin))
         return found
 
     def next_timeout(self) -> float | None:

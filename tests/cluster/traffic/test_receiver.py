@@ -343,11 +343,11 @@ def test_an_unanswered_missing_range_expires() -> None:
     log.receiver = Receiver(log.covered.get, patience=60.0)
     assert log.receive(5, 6) == log.receive(8, 9) == []
     assert log.receiver.expired_requests(59.9) == []
-    assert log.receiver.expired_requests(60.0) == [("o", HOME)]
+    assert log.receiver.expired_requests(60.0) == [("o", HOME, False)]
     assert log.lose(None, now=60.0) == [("take", 3, 5, 3), ("take", 5, 6, 5)]
     # The next missing range has its own patience.
     assert log.receiver.expired_requests(119.9) == []
-    assert log.receiver.expired_requests(120.0) == [("o", HOME)]
+    assert log.receiver.expired_requests(120.0) == [("o", HOME, False)]
 
 
 def history(epoch: int, id: int) -> NamedHistory:
@@ -395,6 +395,6 @@ def test_histories_stored_by_an_earlier_process_count() -> None:
     (asked,) = receiver.handle_timeout(REORDER_SECONDS)
     assert asked == RequestPage(HOME, "o", (2, 8), path=(history(2, 7),))
     # Without an answer the node follows the other process.
-    assert receiver.expired_requests(61.0) == [("o", HOME)]
+    assert receiver.expired_requests(61.0) == [("o", HOME, False)]
     noted, taken = of_history(receiver, (2, 9), (2, 8), (2, 11), now=61.0)
     assert noted == StoreHistories("o", (history(2, 9),)) and isinstance(taken, AppendRange)

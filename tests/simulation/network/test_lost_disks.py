@@ -47,11 +47,17 @@ def lost_while_cut_off(
     return origin
 
 
+@pytest.mark.parametrize("signs", [False, True])
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_node_without_its_disk_reports_the_lost_range(seed: int) -> None:
+def test_node_without_its_disk_reports_the_lost_range(
+    seed: int, signs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its new key can not report the loss of a log that belonged to another one."""
+    if not signs:
+        monkeypatch.setattr("broker.node.log_opening.load_node_key", lambda _: None)
     with NetworkWorld(seed) as world:
         world.add("a", "one")
-        world.add("b", "two", gateways=["a"])
+        world.add("b", "two", gateways=["a"], gap_timeout=300.0)
         world.run(3.0)
         reader = Reader(world, world.client("reader", "b"))
         publisher = Publisher(world.client("publisher", "a"))
@@ -64,9 +70,12 @@ def test_node_without_its_disk_reports_the_lost_range(seed: int) -> None:
         world.run(20.0)
         publisher.publish()
         read(world, reader, seconds=90.0)
+        if signs:
+            assert reader.gaps == []
+            read(world, reader, seconds=200.0)
         (gap,) = reader.gaps
         assert (gap.first.origin, gap.first.offset, gap.last.offset) == (origin, 6, 10)
-        assert gap.reason == "lost"
+        assert gap.reason == ("unreachable" if signs else "lost")
         places = [(event.place.origin == origin, event.place.offset) for event in reader.events]
         assert sorted(places) == [(False, 1), *((True, n) for n in (1, 2, 3, 4, 5, 11))]
         assert world.network_of("b").traffic.receiver.incomplete_origins == 0  # type: ignore[union-attr]
