@@ -81,6 +81,11 @@ class NodeMessenger:
         member = state.map.members().get(address.node)
         return member is not None and version not in member.versions
 
+    def has_other_log(self, address: Address, origin: str) -> bool:
+        """Return True for a known member of the cluster with another log than that of an origin."""
+        state = self._network.state
+        return state is not None and state.has_other_log(address, origin)
+
     def list_members(self) -> list[Address]:
         """Return the other known members, reachable or not."""
         state = self._network.state

@@ -115,6 +115,9 @@ class PageExchange:
         raise error
 
     def _check_page(self, node: Address, page: Page) -> Page:
+        if page.origin and self._messenger.has_other_log(node, page.origin):
+            # Its answer would end the wait for the node with that log.
+            raise BadSignature(f"{node} passes its log off as {page.origin}")
         is_earlier = self._messenger.has_earlier_protocol(node, PROOF_VERSION)
         version = FLOW_VERSION if is_earlier else PROOF_VERSION
         for origin, run in groupby(page.events, key=attrgetter("origin")):

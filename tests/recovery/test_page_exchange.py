@@ -47,6 +47,8 @@ class Messenger:
     version: int = 2
     sent: list[Any] = attrs.field(factory=list)
     attempts: list[int] = attrs.field(factory=list)
+    known_origin: str = ""
+    """Of the other node; empty: it is in another cluster."""
     listeners: dict[type[RoutedMessage], Callable[[Any], object]] = attrs.field(factory=dict)
 
     def add_listener(self, kind: type[RoutedMessage], listener: Callable[[Any], object]) -> None:
@@ -70,6 +72,9 @@ class Messenger:
 
     def has_earlier_protocol(self, address: Address, version: int) -> bool:
         return False
+
+    def has_other_log(self, address: Address, origin: str) -> bool:
+        return self.known_origin not in ("", origin)
 
     def next_request_number(self) -> int:
         return 100 + len(self.sent)
@@ -261,6 +266,20 @@ def test_a_page_with_a_forged_event_is_no_answer() -> None:
         asked.deliver(msgspec.structs.replace(forged, request=asked.sent[-1].request))
         clock.advance(RETRY_AFTER)
     assert isinstance(received[1], Failure) and received[1].check(BadSignature)
+
+
+@pytest.mark.parametrize("known", ["", "mine", "victim"])
+def test_a_member_can_not_pass_its_log_off_as_another_one(known: str) -> None:
+    clock = Clock()
+    asker, asked, _ = exchange(HERE, clock)
+    asked.known_origin = known
+    received: list[Page | Failure] = []
+    asker.fetch_page(THERE, REQUEST).addBoth(received.append)
+    page = PageFetched(HERE, THERE, 9, asked.sent[0].request, origin="victim")
+    asked.deliver(page)
+    assert len(received) == (known != "mine")
+    clock.pump([RETRY_AFTER] * round(TIMEOUT / RETRY_AFTER))
+    assert isinstance(received[0], Failure) is (known == "mine")
 
 
 def test_repeated_answers_take_other_routes() -> None:

@@ -84,7 +84,7 @@ class LogLost(RoutedMessage, frozen=True):
     origin: str
     upto: WireMark | None
     certificate: bytes = b""
-    """Proof of a lost log (`broker.signatures.gone_certificate`), since version 4; or empty."""
+    """Proof of a lost log (`broker.signatures.gone_certificate`), since version 5; or empty."""
 
     def at_version(self, version: int) -> LogLost:
         if version >= PROOF_VERSION:
