@@ -295,6 +295,8 @@ class Network:
         clearance = policy.clearance_of(neighbour)
         cost = policy.cost_of(self.state.address.unit, neighbour.node.address.unit)
         self.log.info("linked to {address}", address=str(neighbour.node.address))
+        if neighbour.certified_name == neighbour.name:
+            self.driver.call(self.state.bind_certified, neighbour.name, neighbour.node.origin)
         self.driver.call(self.state.link_up, neighbour.node, neighbour.transport, cost, clearance)
         self.membership.link_up(neighbour.name)
         self.types.fetcher.retry_now()
@@ -343,9 +345,6 @@ class Network:
                 if self.gone.accepts(message, self.state.address, neighbour.name):
                     self.driver.call(self.traffic.receive_message, message)
             elif not self.replicas.receive_message(neighbour, message):
-                name = neighbour.certified_name
-                if isinstance(message, messages.Update) and message.author == name:
-                    self.driver.call(self.state.bind_certified, message)
                 self.driver.call(self.state.receive_message, neighbour.name, message)
 
     def _receive_frame(self, frame: Frame, neighbour: Neighbour) -> None:

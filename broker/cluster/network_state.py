@@ -22,10 +22,9 @@ from broker.cluster.interest.effects import (
 )
 from broker.cluster.interest.expiring_interest import ExpiringInterest
 from broker.cluster.map.core import NetworkMap
-from broker.cluster.map.entries import NODE, PROOF
 from broker.cluster.map.name_bindings import NameBindings
 from broker.cluster.map.own_links import OwnLinks, Publication
-from broker.cluster.messages import Message, Update
+from broker.cluster.messages import Message
 from broker.cluster.stack_tables import OwnStack, StackTables
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import (
@@ -134,16 +133,12 @@ class NetworkState:
         own = self.address
         return self._publish([Publication(kind, own.node, own.unit, changes)] * bool(changes), now)
 
-    def bind_certified(self, update: Update, now: float) -> list[NetworkStateEffect]:
-        """Bind the name of a node to its key in its own tables, which came over a link with its
-        certificate."""
-        for kind, subject, _, entries in update.tables:
-            if kind == NODE and subject == update.author:
-                proof = dict(entries).get(PROOF)
-                if self._bindings.bind_certified(subject, proof):
-                    self.map.check_name(subject)
-                    return self._map_changed(now)
-        return []
+    def bind_certified(self, name: str, origin: str, now: float) -> list[NetworkStateEffect]:
+        """Bind a node's name to the key of its log: its certificate proves both."""
+        if not self._bindings.bind_certified(name, origin):
+            return []
+        self.map.check_name(name)
+        return self._map_changed(now)
 
     def link_up(
         self, far: NodeDescriptor, transport: str, cost: int, clearance: int, now: float

@@ -61,8 +61,9 @@ class ClusterGraph:
             table = self._tables[node] = _NodeTable()
         if entry == SELF:
             self._invalidate(node, *table.links)
-            table.node, table.plain = None, value
-            table.node = None if value is None else self._parse_descriptor(node, value)
+            table.node, table.plain = None, None
+            if value is not None:
+                table.node, table.plain = self._parse_descriptor(node, value), value
         elif entry == PROOF:
             table.proof = value
         else:
@@ -75,18 +76,18 @@ class ClusterGraph:
                 table.links[far] = parse_node_link(value)
 
     def check_name(self, node: str) -> None:
-        """Call this when the descriptor of a node or its proof has changed.
+        """Call this when the descriptor of a node, its proof, or the key of its name has changed.
 
         Raises `ProtocolError` for a wrong proof, or for another key than that of the name. Then the
         node has no descriptor.
         """
         table = self._tables.get(node)
-        if table is None or table.node is None:
+        if table is None or table.plain is None:
             return
-        described, table.node, table.key = table.node, None, None
+        table.node, table.key = None, None
         self._invalidate(node, *table.links)
         table.key = self._bindings.find_key(node, table.plain, table.proof)
-        table.node = described
+        table.node = self._parse_descriptor(node, table.plain)
 
     def graph(self) -> Graph:
         """Return the edges that both ends report; never changed in place."""

@@ -1,7 +1,7 @@
 """Public keys of nodes: each node signs its descriptor, and some names belong to one key.
 
-The key of a name is configured (`network.public_keys`), or comes over a link whose certificate has
-the name. Other names belong to the key of their present descriptor.
+The key of a name is configured (`network.public_keys`), or is that of the log which its node names
+over a link with its certificate. Other names belong to the key of their present descriptor.
 """
 
 from __future__ import annotations
@@ -46,23 +46,21 @@ class NameBindings:
         rejected: Callable[[str, ProtocolError], object] = lambda *_: None,
     ) -> None:
         self._configured = configured or {}
-        self._certified: dict[str, bytes] = {}
+        self._certified: dict[str, str] = {}
+        """Logs by name. Each belongs to a key."""
         self._rejected = rejected
 
-    def bind_certified(self, name: str, proof: Any) -> bool:
-        """Bind a name to the key that its own node has sent over a link with its certificate.
+    def bind_certified(self, name: str, origin: str) -> bool:
+        """Bind a name to the key of a log, which its node names over a link with its certificate.
 
-        Return True if the key is another one than before. A malformed proof binds nothing.
+        Return True if this is another log than before. A log of an earlier version binds nothing.
         """
-        try:
-            key = _PROOF.convert(proof).key
-        except ProtocolError:
+        known = self._certified.get(name)
+        if known == origin or not is_signed_origin(origin):
             return False
-        if self._certified.get(name) == key:
+        if known is None and len(self._certified) >= MOST_BOUND:
             return False
-        if name not in self._certified and len(self._certified) >= MOST_BOUND:
-            return False
-        self._certified[name] = key
+        self._certified[name] = origin
         return True
 
     def find_key(self, name: str, descriptor: Any, proof: Any | None) -> bytes | None:
@@ -71,22 +69,27 @@ class NameBindings:
         Raises `ProtocolError` if the name belongs to another key, or the signature is wrong.
         """
         try:
-            return self._find_key(name, descriptor, proof)
+            return self._find_key(name, NodeDescriptor.from_plain(descriptor), descriptor, proof)
         except ProtocolError as error:
             self._rejected(name, error)
             raise
 
-    def _find_key(self, name: str, descriptor: Any, proof: Any | None) -> bytes | None:
-        bound = self._configured.get(name) or self._certified.get(name)
+    def _find_key(
+        self, name: str, node: NodeDescriptor, descriptor: Any, proof: Any | None
+    ) -> bytes | None:
+        configured, origin = self._configured.get(name), self._certified.get(name)
         if proof is None:
-            if bound is not None:
+            if configured is not None or origin is not None:
                 raise BadSignature(f"the descriptor of {name} is not signed by its key")
             return None
         key, signature = _PROOF.convert(proof)
-        if bound not in (None, key):
+        if configured is None and origin is not None:
+            is_bound = origin_has_key(origin, key)
+        else:
+            is_bound = configured in (None, key)
+        if not is_bound:
             raise BadSignature(f"the descriptor of {name} is signed by another key than its own")
         check_statement(key, signature, NODE_DOMAIN, pack(descriptor))
-        origin = NodeDescriptor.from_plain(descriptor).origin
-        if is_signed_origin(origin) and not origin_has_key(origin, key):
-            raise BadSignature(f"{name} announces the log {origin} of another key")
+        if is_signed_origin(node.origin) and not origin_has_key(node.origin, key):
+            raise BadSignature(f"{name} announces the log {node.origin} of another key")
         return key

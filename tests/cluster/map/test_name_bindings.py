@@ -24,6 +24,10 @@ def described(name: str, key: SigningKey | None, **changes: Any) -> dict[str, An
     return {SELF: node.to_plain(), PROOF: proof}
 
 
+def origin_of(changes: dict[str, Any]) -> str:
+    return NodeDescriptor.from_plain(changes[SELF]).origin
+
+
 class Site:
     def __init__(self, **configured: SigningKey) -> None:
         self.rejected: list[str] = []
@@ -83,27 +87,37 @@ def test_malformed_proof_is_rejected(proof: Any) -> None:
     assert site.rejected == ["a"]
 
 
-def test_certificate_binds_a_name_to_the_key_that_came_over_its_link() -> None:
+def test_certificate_binds_a_name_to_the_key_of_its_log() -> None:
     site = Site()
     forged, genuine = described("a", OTHER), described("a", KEY)
     assert site.publish("a", forged), "nothing binds the name"
-    assert site.bindings.bind_certified("a", genuine[PROOF])
+    assert site.bindings.bind_certified("a", origin_of(genuine))
     site.map.check_name("a")
     assert "a" not in site.map.members() and site.rejected == ["a"]
     assert site.publish("a", genuine)
     assert not site.publish("a", forged)
-    assert not site.bindings.bind_certified("a", genuine[PROOF]), "it is bound"
-    assert not site.bindings.bind_certified("a", None)
+    assert not site.bindings.bind_certified("a", origin_of(genuine)), "it is bound"
+    assert not site.bindings.bind_certified("a", "f" * 16), "it belongs to no key"
+
+
+def test_new_key_over_the_link_replaces_the_former_one() -> None:
+    site = Site()
+    site.bindings.bind_certified("a", origin_of(described("a", OTHER)))
+    changed = described("a", KEY)
+    assert not site.publish("a", changed), "its table may come over another link first"
+    site.bindings.bind_certified("a", origin_of(changed))
+    site.map.check_name("a")
+    assert site.map.keys() == {"a": KEY.public.raw}
 
 
 def test_bound_names_are_bounded() -> None:
-    bindings, proof = NameBindings(), described("a", KEY)[PROOF]
-    assert all(bindings.bind_certified(f"n{n}", proof) for n in range(MOST_BOUND))
-    assert not bindings.bind_certified("late", proof)
+    bindings, origin = NameBindings(), origin_of(described("a", KEY))
+    assert all(bindings.bind_certified(f"n{n}", origin) for n in range(MOST_BOUND))
+    assert not bindings.bind_certified("late", origin)
 
 
 def test_configured_key_counts_more_than_a_certificate() -> None:
     site = Site(a=KEY)
-    site.bindings.bind_certified("a", described("a", OTHER)[PROOF])
+    site.bindings.bind_certified("a", origin_of(described("a", OTHER)))
     with pytest.raises(ProtocolError):
         site.bindings.find_key("a", *described("a", OTHER).values())

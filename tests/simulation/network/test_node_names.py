@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from broker.cluster.address import Address
+from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.handshake_core import Accepted
+from broker.cluster.map.entries import NODE, PROOF, SELF
+from broker.cluster.map.name_bindings import prove_descriptor
+from broker.cluster.neighbours import Neighbour
 from broker.errors import ConfigurationError
+from broker.event.origin import new_origin
 from broker.node.status import build_status
 from broker.order_certificates.signing_key import SigningKey
 from broker.testing.simulated_network import NetworkWorld
 
-OTHER = str(SigningKey.generate().public)
+KEY = SigningKey.generate()
+OTHER = str(KEY.public)
 
 
 @pytest.fixture
@@ -70,3 +79,32 @@ def test_node_without_a_key_is_a_member_unless_its_name_has_one(
 def test_node_does_not_start_with_another_key_under_its_own_name(world: NetworkWorld) -> None:
     with pytest.raises(ConfigurationError, match="another key for b"):
         world.add("b", "c", join=["a"], public_keys=(("b", OTHER),))
+
+
+def test_certificate_of_a_link_binds_a_name_and_replaces_its_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make = Neighbour.from_handshake
+
+    def make_certified(accepted: Accepted, *link: Any) -> Neighbour:
+        neighbour = make(accepted, *link)
+        neighbour.certified_name = accepted.peer.name
+        return neighbour
+
+    monkeypatch.setattr(Neighbour, "from_handshake", make_certified)
+    with NetworkWorld(1) as world:
+        for name in "abc":
+            world.add(name, "c", join=["a"] if name != "a" else [])
+        world.run(5.0)
+        forged = NodeDescriptor(Address(("c",), "a"), new_origin(0, KEY.public.raw), 9, (5,))
+        changes = {SELF: forged.to_plain(), PROOF: tuple(prove_descriptor(KEY, forged))}
+        state = world.network_of("b").state
+        assert state is not None
+        state.map.apply_change((NODE, "a", "a"), ("c",), changes)
+        assert "a" not in state.map.members()
+        assert set(world.network_of("b").signatures.rejected) == {"a"}
+        world.kill("a")
+        world.lose_disk("a")
+        world.start("a")
+        world.run(40.0)
+        assert members(world, "b") == {"a", "b", "c"}, "its own link brings the new key"
