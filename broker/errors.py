@@ -189,6 +189,12 @@ class IncarnationAhead(IncarnationRefused):
     code = "incarnation-ahead"
 
 
+class NotOwner(PeerError):
+    """The ClientId belongs to another account, or its owner's proof is missing or wrong."""
+
+    code = "not-owner"
+
+
 class SessionSuperseded(PeerError):
     """Another process of this client connected with a higher incarnation."""
 

@@ -18,10 +18,12 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.  [default in a pipe]")
 @node_options
 def reset(access: NodeAccess, client: str, as_json: bool) -> None:
-    """Delete the incarnation that the node stores for the client ID, and end its session.
+    """Delete the incarnation and the owner that the node stores for the client ID, and end its
+    session. The next session may be of another account, and have another key.
 
-    A process with a wrong clock may have used a number that later processes never reach. Other
-    nodes have their own number: reset it there too, if the client connects to them.
+    A process with a wrong clock may have used a number that later processes never reach. A client
+    may have lost its key. Other nodes have their own records: reset them there too, if the client
+    connects to them or has subscriptions there.
     """
     answer = access.ask("client-reset", client=client)
     if as_json or not is_terminal():
@@ -32,5 +34,8 @@ def reset(access: NodeAccess, client: str, as_json: bool) -> None:
         echo(f"the incarnation {incarnation} of {client} is deleted")
     else:
         echo(f"the node has no incarnation of {client}")
+    # Earlier nodes do not name it.
+    if answer.get("owner_deleted"):
+        echo(f"the owner of {client} is deleted")
     if answer["session_ended"]:
         echo(f"the session of {client} has ended")

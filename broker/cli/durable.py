@@ -123,7 +123,8 @@ def reset(access: NodeAccess, name: str, to: str, client: str, as_json: bool) ->
 def delete(access: NodeAccess, name: str, client: str, as_json: bool) -> None:
     """Delete a durable subscription at all nodes of the network; its session is ended.
 
-    The exit status is 1 if a node did not answer: it may still have the subscription.
+    Another node keeps one of a client with a key: delete it there. The exit status is 1 if a node
+    keeps it, or did not answer: it may still have the subscription.
     """
     answer = _ask(access, "delete", name, client)
     if as_json or not is_terminal():
@@ -131,10 +132,14 @@ def delete(access: NodeAccess, name: str, client: str, as_json: bool) -> None:
     else:
         at = [*(["this node"] if answer["here"] else []), *answer["elsewhere"]]
         echo(one_line(f"deleted at {', '.join(at) or 'no node'}"))
+    # Earlier nodes do not name it.
+    if kept := answer.get("kept"):
+        print_note(f"kept at {', '.join(kept)}, since the client has a key: delete it there")
     if answer["silent"]:
         print_note(
             f"no answer from {', '.join(answer['silent'])}: delete it again when they are back"
         )
+    if kept or answer["silent"]:
         sys.exit(1)
 
 

@@ -364,7 +364,7 @@ class Client(ClientDriver):
         on_notice: Callable[[SiteNotice], None] | None = None,
     ) -> Subscription:
         self._check_open()
-        number, effects = self._core.subscribe(request.validate())
+        number, effects = self._request_subscription(request.validate())
         subscription = factory(
             self, self._loop, number, request.query, request.pattern, on_gap, on_change, on_notice
         )

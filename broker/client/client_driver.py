@@ -28,6 +28,7 @@ from broker.client.outbox import Outbox
 from broker.client.position_writer import PositionWriter
 from broker.client.settings import ClientSettings
 from broker.client.subscription import Subscription
+from broker.client.subscription_request import SubscriptionRequest
 from broker.client.waiters import Waiters
 from broker.errors import BrokerError, Closed
 from broker.transport.deadline_timer import DeadlineTimer
@@ -51,6 +52,8 @@ class ClientDriver:
         self._settings = settings
         outbox = Outbox(settings.outbox_events, settings.outbox_bytes)
         self._core = ClientCore(outbox, settings.window_bytes, settings.resume_points)
+        self._owner_key = settings.make_owner_key()
+        self._core.make_claim = self._owner_key.make_claim
         self._cleartext = CleartextGuard(outbox, self._core.requests)
         self._position_writer = (
             None
@@ -178,6 +181,12 @@ class ClientDriver:
             self._flush()
 
     # ------------------------------------------------------------------ inside
+
+    def _request_subscription(self, request: SubscriptionRequest) -> tuple[int, list[Effect]]:
+        if request.durable and not self._owner_key.is_ready:
+            # The login, which takes as long, needs no key yet.
+            self._loop.run_in_thread(self._owner_key.prepare)
+        return self._core.subscribe(request)
 
     def _find_refusal(self, channel: ISocketChannel) -> BrokerError | None:
         try:

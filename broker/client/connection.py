@@ -22,6 +22,7 @@ from broker.errors import (
     IncarnationRefused,
     NotAllowed,
     NotConnected,
+    NotOwner,
     PeerSilent,
     ProtocolError,
     SessionSuperseded,
@@ -40,6 +41,7 @@ FATAL = (
     CleartextForbidden,
     IncarnationRefused,
     NotAllowed,
+    NotOwner,
     SessionSuperseded,
     VersionMismatch,
 )

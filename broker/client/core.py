@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,6 +24,7 @@ from broker.client.effects import (
     SessionEnded,
     SharedDelivery,
     SubscriptionEnded,
+    item_effects,
 )
 from broker.client.mesh_feeds import MeshFeeds
 from broker.client.outbox import NO_LIMITS, Limits, Outbox
@@ -40,6 +41,7 @@ from broker.errors import ProtocolError, UnknownSubscription, VersionMismatch, f
 from broker.event.event_id import EventId
 from broker.event.place import Place, Position
 from broker.wire import messages
+from broker.wire.claim import Claim
 from broker.wire.codec import Message
 from broker.wire.event_batch import decode_delivery
 from broker.wire.messages import (
@@ -71,6 +73,8 @@ class ClientCore:
         self._max_held_bytes = window_bytes // 2
         self._credit = DeliveryCredit(window_bytes)
         self._node_address = ""
+        self.make_claim: Callable[[str, str], Claim | None] = lambda name, node: None
+        """Returns the proof for a durable subscription at the node with an address."""
         self._subscriptions: dict[int, SubscriptionState] = {}
         self._ending: dict[int, tuple[SubscriptionState, bool]] = {}
         """Not confirmed by the node; True if it deletes the durable state."""
@@ -326,11 +330,14 @@ class ClientCore:
             state = self._subscriptions.get(number)
             if state is not None:
                 items = state.receive_progress(Position.from_wire(position), times.get(number, ()))
-                effects += _item_effects(number, items)
+                effects += item_effects(number, items)
         return effects
 
     def _send_versioned(self, message: Message) -> Effect:
         """End a subscription if the node is too old for its queue policy."""
+        if isinstance(message, messages.Subscribe) and message.durable:
+            claim = self.make_claim(message.durable, self._node_address)
+            message = replace(message, claim=claim)
         try:
             return Send(messages.encode(message, self._protocol_version))
         except VersionMismatch as error:
@@ -349,18 +356,18 @@ class ClientCore:
             items = state.continue_after_end(message)
             if items is not None:
                 return [
-                    *_item_effects(number, items),
+                    *item_effects(number, items),
                     *self._send_or_queue(state.begin_session()),
                 ]
             del self._subscriptions[number]
             self._duplicates_dropped += state.duplicates_dropped
-            ended = _item_effects(number, state.receive_ended(message))
+            ended = item_effects(number, state.receive_ended(message))
             if message.error[0] == UnknownSubscription.code and state.request.durable:
                 # A new subscription of that name begins anew.
                 self.positions.resume_points.remove(state.request.durable)
                 ended += self.positions.resume_points.save()
             return ended
-        return _item_effects(number, state.receive_message(message, self._node_address))
+        return item_effects(number, state.receive_message(message, self._node_address))
 
     def _receive_delivery(self, data: bytes) -> list[Effect]:
         delivery = decode_delivery(data)
@@ -383,14 +390,10 @@ class ClientCore:
         shared = SharedDelivery(len(known), len(data))
         effects: list[Effect] = [MessagesConsumed(1)]
         for number, events in known.items():
-            effects += _item_effects(
+            effects += item_effects(
                 number, self._subscriptions[number].receive_events(events, shared)
             )
         return effects
-
-
-def _item_effects(number: int, items: Iterable[Item]) -> list[Effect]:
-    return [ItemArrived(number, item) for item in items]
 
 
 def _send(message: Message) -> Send:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -132,3 +132,7 @@ Effect: TypeAlias = (
     | SavePositions
     | SessionEnded
 )
+
+
+def item_effects(number: int, items: Iterable[Item]) -> list[Effect]:
+    return [ItemArrived(number, item) for item in items]

@@ -10,7 +10,8 @@ from broker.client.mesh_splice import MeshRange, MeshSplice, SpliceStep
 from broker.client.subscription_state import SubscriptionState
 from broker.event.place import Mark
 from broker.wire.codec import Message
-from broker.wire.messages import Hold, Unsubscribe, encode
+from broker.wire.held_flows import Hold
+from broker.wire.messages import Unsubscribe, encode
 
 
 class MeshFeeds:

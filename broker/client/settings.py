@@ -14,6 +14,7 @@ from broker.client.attempts_file import AttemptsFile
 from broker.client.effects import ResumePoint
 from broker.client.incarnation import raise_incarnation
 from broker.client.login import Credentials
+from broker.client.owner_key import OwnerKey, load_seed
 from broker.client.positions_file import PositionsFile
 from broker.errors import CleartextForbidden
 from broker.event.event_id import next_incarnation
@@ -44,6 +45,8 @@ class ClientSettings:
     attempts: AttemptsFile | None = None
     allow_cleartext: bool = False
     """Log in by secret at another machine without encryption too."""
+    key_seed: bytes = attrs.field(default=b"", repr=False)
+    """Seed of the client's key; empty: it is derived from the secret, if there is one."""
 
     def find_refusal(self, channel: ISocketChannel) -> CleartextForbidden | None:
         """Return an error if the secret may not be sent on a channel."""
@@ -67,6 +70,10 @@ class ClientSettings:
             credential=credential,
         )
 
+    def make_owner_key(self) -> OwnerKey:
+        secret = self.credentials.secret
+        return OwnerKey(self.client_id, self.incarnation, self.token, self.key_seed, secret)
+
     def make_backoff(self) -> Backoff:
         return Backoff(self.first_wait, self.longest_wait, self.random)
 
@@ -89,8 +96,8 @@ def client_settings(
 
     A login uses the `secret`, which stays in this process, else the token in `token_file`, else the
     `certificate`. `client_id` defaults to the account's name, else to a random one. `state` is a
-    folder for the incarnation and durable positions: the next process resumes at any node, and the
-    incarnation rises even if the clock was set back. Without it the node may refuse a used
+    folder for the key, the incarnation and durable positions: the next process resumes at any node,
+    and the incarnation rises even if the clock was set back. Without it the node may refuse a used
     incarnation (`IncarnationRefused`). `longest_wait` bounds the seconds between two attempts to
     connect.
     Without `allow_cleartext` a secret is used over TLS only, or on this machine
@@ -100,12 +107,13 @@ def client_settings(
     """
     name = check_client_id(client_id or account or f"anonymous-{os.urandom(6).hex()}")
     now_us = time.time_ns() // 1000
-    positions = None
+    positions, seed = None, b""
     left: Mapping[str, ResumePoint] = {}
     if state is None:
         incarnation = next_incarnation(0, now_us)
     else:
         incarnation = raise_incarnation(state, name, now_us)
+        seed = load_seed(state, name)
         positions = PositionsFile(state, name, incarnation)
         left = positions.read()
     return ClientSettings(
@@ -120,4 +128,5 @@ def client_settings(
         resume_points=left,
         attempts=None if state is None else AttemptsFile(state, name),
         allow_cleartext=allow_cleartext,
+        key_seed=seed,
     )

@@ -32,6 +32,7 @@ from broker.event.place import Mark, Place, Position
 from broker.event.site_notice import MissingMessages, MovedMessages
 from broker.wire import messages
 from broker.wire.codec import WireTimes
+from broker.wire.held_flows import HeldBack
 from broker.wire.messages import Ended, Flowing, Subscribe, Subscribed
 from broker.wire.site_notice import NoticeMessage, notice_from_message
 
@@ -41,13 +42,7 @@ _EMPTY = Position()
 _ITEM_BYTES = 200
 
 AboutSubscription: TypeAlias = (
-    Subscribed
-    | Flowing
-    | Ended
-    | messages.Gap
-    | messages.TypeChanged
-    | messages.HeldBack
-    | NoticeMessage
+    Subscribed | Flowing | Ended | messages.Gap | messages.TypeChanged | HeldBack | NoticeMessage
 )
 ABOUT_SUBSCRIPTIONS = get_args(AboutSubscription)
 
@@ -175,7 +170,7 @@ class SubscriptionState:
                 return [TypeChanged.from_message(message)]
             case messages.Gap():
                 return self.receive_gap(message)
-            case messages.HeldBack():
+            case HeldBack():
                 return self.receive_held_back(message)
             case Ended():
                 return self.receive_ended(message)
@@ -262,7 +257,7 @@ class SubscriptionState:
     def _is_restarting(self) -> bool:
         return self.splice is not None and self.splice.state is SpliceState.RESTARTING
 
-    def receive_held_back(self, message: messages.HeldBack) -> list[Item]:
+    def receive_held_back(self, message: HeldBack) -> list[Item]:
         if self.splice is not None:
             self.splice.note_held_back(Position.from_wire(message.newest).marks)
         return []

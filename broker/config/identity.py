@@ -78,6 +78,12 @@ TEXT: Final = _text_of("a text", str)
 class IdentitySettings:
     """Accounts of a file of their own, logins other than by secret, and earlier clients."""
 
+    realm: str = setting(
+        value_kind.OPTIONAL_NAME,
+        "",
+        "Name of the party that gives out this node's accounts: accounts of one name belong "
+        "together at nodes of one realm only. Nodes without a realm form one.",
+    )
     accounts_file: Path | None = setting(
         value_kind.OPTIONAL_FILE,
         None,

@@ -9,7 +9,7 @@ from broker.delivery.commit_share import CommitShare, encode_runs
 from broker.delivery.feed import Feed
 from broker.event.flow import pattern_of
 from broker.log.logged_event import LoggedEvent
-from broker.wire.messages import HeldBack
+from broker.wire.held_flows import HeldBack
 
 
 class HeldFlows:

@@ -16,6 +16,7 @@ from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern
 from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import Query
+from broker.wire.claim import Claim
 
 #: Behind the first mark, up to the second or the end.
 MarkRange: TypeAlias = tuple[Mark, Mark | None]
@@ -30,7 +31,11 @@ class HandoverRequest:
     incarnation: int
     token: bytes = attrs.field(repr=False)
     previous_address: str = ""
-    """The client's claim; it may be wrong."""
+    """The client's statement; it may be wrong."""
+    account: tuple[str, str] | None = None
+    """Realm and account of the session; None at a node without accounts."""
+    proof: Claim | None = None
+    """Checked; it lets this node have the subscription."""
     has_position: bool = False
     """True if the client stored a position, and can continue without the previous node."""
     is_stored_here: bool = False

@@ -25,6 +25,7 @@ from broker.node.type_answers import Subscriber, find_subscribers
 from broker.recovery.inspection import RecoveryInspection
 from broker.sessions.session import Answerer
 from broker.streams.ticket import TICKET_REQUEST
+from broker.subscriptions.client_owner import NO_OWNER
 from broker.subscriptions.durable_answers import DurableAnswers
 from broker.tracing.deliverability import DeliveryFates
 from broker.tracing.event_fate import NetworkTrace, NoOtherNodes, OtherNodes
@@ -131,7 +132,10 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
         identity.check_administer()
         client = check_client_id(ask.arguments.get("client", ""))
         incarnation, had_session = node.acceptor.reset_client(client)
+        had_owner = node.durables.owner_of(client) != NO_OWNER
+        node.durables.set_owner(client, NO_OWNER)
         answer = {"client": client, "incarnation": incarnation, "session_ended": had_session}
+        answer["owner_deleted"] = had_owner
         return node.event_log.when_state_committed().addCallback(lambda _: answer)
 
     def answer_give_up(identity: Identity, ask: Ask) -> Any:

@@ -129,9 +129,7 @@ class Node:
             write=threads.write_file,
             wall_clock=wall_clock,
         )
-        self.durables = DurableSubscriptions(
-            self.event_log, wall_clock, int(settings.log.durable_expiry * 1000)
-        )
+        self.durables = DurableSubscriptions.from_settings(settings, self.event_log, wall_clock)
         self.network = self._make_network(dialler, random, find_plugins)
         self.transports = build_transports(
             *(self, reactor, random, wall_clock),
@@ -272,6 +270,7 @@ class Node:
             limit_registry=self.limit_registry,
             audit=self.audit,
             make_session=make_session,
+            check_owner=self.durables.check_account,
         )
 
     def _find_address(self) -> str:

@@ -15,14 +15,17 @@ from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.node_requests import NodeRequests
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.delivery.recovery_contract import HandoverRequest, HandoverResult
-from broker.errors import BrokerError, NotConnected, SubscriptionHeld, from_wire
+from broker.errors import BrokerError, NotConnected, NotOwner, SubscriptionHeld, from_wire
 from broker.event.place import Position
+from broker.rate_limited_log import RateLimitedLog
 from broker.recovery.archive_access import ArchivedDurable
 from broker.recovery.durable_search import DurableSearch
 from broker.recovery.messages import HandedOver, Release, Released, TakeOver
+from broker.subscriptions.client_owner import OWNER_NAME, ClientOwner
 from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
 from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
+from broker.wire.claim import ClaimedState
 from broker.wire.messages import NO_ERROR
 
 #: Seconds.
@@ -60,6 +63,11 @@ class DurableHandover:
         self._requests = NodeRequests(messenger, clock, HandedOver)
         self.handed_over = 0
         self.taken_over = 0
+        self.refused = 0
+        """Requests of other nodes without the client's proof."""
+        self._warnings = RateLimitedLog(
+            lambda text: self.log.warn("{text}", text=text), clock.seconds
+        )
         messenger.add_listener(TakeOver, self._hand_over)
         messenger.add_listener(Release, self._receive_release)
         messenger.add_listener(Released, self._receive_released)
@@ -76,7 +84,8 @@ class DurableHandover:
         disconnected: it may be at the previous node, where its session would end.
 
         A client without a position waits for silent nodes. Raises `IncarnationRefused` for a later
-        process elsewhere, and `NotConnected` if the named node is unreachable.
+        process elsewhere, `NotOwner` for the subscription of another client, and `NotConnected` if
+        the named node is unreachable.
         """
         address = address_or_none(claim.previous_address)
         tried = self._clock.seconds()
@@ -168,6 +177,10 @@ class DurableHandover:
         found = await self._find_archived(claim.client_id, claim.name)
         if found is None:
             return None
+        owner = await self._find_archived(claim.client_id, OWNER_NAME)
+        if owner is not None:
+            stored_owner = ClientOwner.decode(owner.stored)
+            stored_owner.check_other_node(claim.client_id, claim.account, claim.proof)
         durable = DurableSubscription.decode(found.stored)
         moved = address_or_none(durable.moved_to)
         for address in [moved] if moved else self._messenger.find_sources(found.origin):
@@ -218,8 +231,13 @@ class DurableHandover:
         asked = [self._request_handover(claim, address) for address in members]
         unanswered: list[str] = []
         holders: dict[Address, Position] = {}
+        refusal: NotOwner | None = None
         for address, answered in zip(members, asked, strict=True):
-            answer = await answered
+            try:
+                answer = await answered
+            except NotOwner as error:
+                refusal = error
+                continue
             if answer is None:
                 unanswered.append(str(address))
             elif answer.position is not None and not answer.moved_to:
@@ -237,8 +255,14 @@ class DurableHandover:
             except NotConnected:
                 unanswered.append(str(address))
                 continue
+            except NotOwner as error:
+                refusal = error
+                continue
             if result is not None and result.position is not None:
                 holders[Address.parse(result.address)] = result.position
+        if refusal is not None and not holders:
+            # A stranger with the same names has it there.
+            raise refusal
         return holders, unanswered
 
     def _furthest_position(
@@ -264,8 +288,9 @@ class DurableHandover:
         fields = self._requests.first_fields(address)
         if fields is None:
             return succeed(None)
-        asked = (claim.client_id, claim.name, claim.incarnation, claim.token)
-        return self._requests.send(TakeOver(*fields, *asked), TIMEOUT).addCallback(_raise_error)
+        process = (claim.client_id, claim.name, claim.incarnation, claim.token)
+        message = TakeOver(*fields, *process, claim.account, claim.proof)
+        return self._requests.send(message, TIMEOUT).addCallback(_raise_error)
 
     # ------------------------------------------------------------------ handing over
 
@@ -274,6 +299,11 @@ class DurableHandover:
         durable = self._durables.get(client_id, name)
         if durable is None:
             self._send_answer(message)
+            return
+        try:
+            self._check_owner(message)
+        except NotOwner as error:
+            self._refuse(message, error)
             return
         if durable.moved_to and durable.moved_to != str(message.source):
             self._send_answer(message, durable.position, durable.moved_to)
@@ -297,6 +327,26 @@ class DurableHandover:
             self._send_answer(message, position)
 
         self._durables.mark_moved(client_id, name, str(message.source), stored)
+
+    def _check_owner(self, message: TakeOver) -> None:
+        """Raise `NotOwner` unless the client itself lets the sender have the subscription."""
+        client_id, claim = message.client_id, message.claim
+        owner = self._durables.owner_of(client_id)
+        owner.check_other_node(client_id, message.account, claim)
+        if claim is None or not owner.key:
+            return
+        process = (client_id, message.incarnation, message.token)
+        ClaimedState(*process, message.name, str(message.source)).check(claim)
+        if (message.incarnation, claim.number) < owner.claimed:
+            raise NotOwner(f"the proof is older than the last one of {client_id} here")
+
+    def _refuse(self, message: TakeOver, error: NotOwner) -> None:
+        self.refused += 1
+        text = (
+            f"{message.source} may not take over {message.name!r} of {message.client_id}: {error}"
+        )
+        self._warnings.report(str(message.source), error.code, text)
+        self._send_answer(message, error=error)
 
     def _send_answer(
         self,

@@ -21,6 +21,7 @@ from broker.cluster.traffic.version import PROOF_VERSION
 from broker.errors import ProtocolError
 from broker.log.chunk import Chunk, encode_chunk
 from broker.log.logged_event import LoggedEvent
+from broker.wire.claim import Claim
 from broker.wire.codec import Address, Count, Rank, WireErrorFields, WireMark, WirePosition
 from broker.wire.messages import NO_ERROR
 
@@ -40,11 +41,21 @@ WireRanges = tuple[tuple[str, WireMark, WireMark | None], ...]
 @CODEC.register
 class TakeOver(NumberedMessage, frozen=True):
     kind = 0x80
+    omitted = 2
 
     client_id: str
     name: str
     incarnation: Count
     token: bytes
+    account: tuple[str, str] | None = None
+    """Realm and account of the session; None at a node without accounts."""
+    claim: Claim | None = None
+    """The client's proof for the sender."""
+
+    def at_version(self, version: int) -> TakeOver:
+        if version >= PROOF_VERSION:
+            return self
+        return msgspec.structs.replace(self, account=None, claim=None)
 
 
 @CODEC.register

@@ -86,6 +86,7 @@ def _handover_counts(recovery: NodeRecovery) -> dict[str, int]:
     return {
         "handed_over": 0 if handover is None else handover.handed_over,
         "taken_over": 0 if handover is None else handover.taken_over,
+        "refused": 0 if handover is None else handover.refused,
     }
 
 

@@ -96,7 +96,9 @@ class SessionAcceptor:
         limit_registry: LimitRegistry,
         audit: IAuditLog,
         make_session: Callable[[Identity, int, bytes], Session],
+        check_owner: Callable[[Identity], object],
     ) -> None:
+        """`check_owner` raises `NotOwner` for a ClientId of another account."""
         self._node_name = node_name
         self._address = address
         self.authenticator = authenticator
@@ -106,6 +108,7 @@ class SessionAcceptor:
         self._clock = clock
         self.limits = limits
         self._make_session = make_session
+        self._check_owner = check_owner
         self._sessions: dict[tuple[str, int, bytes], Session] = {}
         self._by_client: dict[str, Session] = {}
         self._leases: dict[Session, Any] = {}
@@ -184,6 +187,7 @@ class SessionAcceptor:
         if not channel.confidential:
             identity = identity.limited_to_cleartext()
         session = self._find_or_create_session(identity, hello)
+        session.profile.node_address = address = self._address()
         self._expiries.arm(session, login.expires_at)
         session.peer = channel.peer_description
         session.version = version
@@ -196,7 +200,7 @@ class SessionAcceptor:
                         origin=self._event_log.origin,
                         max_event_bytes=self.limits.max_event_bytes,
                         max_frame_bytes=self.limits.max_frame_bytes,
-                        address=self._address(),
+                        address=address,
                         proof=login.proof,
                     )
                 )
@@ -230,6 +234,7 @@ class SessionAcceptor:
     def _find_or_create_session(self, identity: Identity, hello: Hello) -> Session:
         # Accounts may have changed during the login.
         identity = self._revise(identity)
+        self._check_owner(identity)
         client_id, incarnation, token = identity.client_id, hello.incarnation, hello.token
         found = self._sessions.get((client_id, incarnation, token))
         if found is not None:

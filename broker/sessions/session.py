@@ -33,6 +33,7 @@ from broker.transport.view import LinkState, View
 from broker.wire import messages
 from broker.wire.codec import Message
 from broker.wire.event_batch import decode_batch
+from broker.wire.held_flows import HeldBack, Hold
 from broker.wire.messages import (
     COVERAGE_VERSION,
     INITIAL_CREDIT,
@@ -45,8 +46,6 @@ from broker.wire.messages import (
     Credit,
     Ended,
     Goodbye,
-    HeldBack,
-    Hold,
     NotPublished,
     Published,
     Refuse,
@@ -121,7 +120,7 @@ class Session:
         self._records = SessionRecords(
             services.audit, services.audited_questions, identity, lambda: self.peer
         )
-        self._profile = Profile(
+        self.profile = Profile(
             *(identity, self.delivery, incarnation, token), record=self._records.record
         )
         self._publisher = Publisher(
@@ -239,7 +238,7 @@ class Session:
             self.delivery.send_waiting()
 
     def find_durable_number(self, name: str) -> int | None:
-        numbers = (n for n, durable in self._profile.durable_names.items() if durable == name)
+        numbers = (n for n, durable in self.profile.durable_names.items() if durable == name)
         return next(numbers, None)
 
     # ------------------------------------------------------------------ messages
@@ -278,7 +277,7 @@ class Session:
             is_connected=lambda: self.state is LinkState.CONNECTED,
         )
         try:
-            self._services.subscriptions.subscribe(self._profile, message, callbacks)
+            self._services.subscriptions.subscribe(self.profile, message, callbacks)
         except PeerError as error:
             self._records.record_refused("subscribe", message.pattern, error)
             self.send_message(Ended(message.number, error.to_wire()))
@@ -287,7 +286,7 @@ class Session:
         error = NO_ERROR
         try:
             self._services.subscriptions.unsubscribe(
-                self._profile, message.number, forget=message.forget
+                self.profile, message.number, forget=message.forget
             )
         except PeerError as problem:
             error = problem.to_wire()
@@ -297,7 +296,7 @@ class Session:
         for number, position in message.positions:
             try:
                 self._services.subscriptions.acknowledge(
-                    self._profile, number, Position.from_wire(position)
+                    self.profile, number, Position.from_wire(position)
                 )
             except PeerError as error:
                 self.end_subscription(number, error)
@@ -342,14 +341,14 @@ class Session:
                     assert isinstance(message, Acknowledge)
                     for number, position in message.positions:
                         self._services.subscriptions.acknowledge(
-                            self._profile, number, Position.from_wire(position)
+                            self.profile, number, Position.from_wire(position)
                         )
                 except PeerError as error:
                     self.log.debug("a last position was not stored: {error}", error=error)
 
     def change_identity(self, identity: Identity) -> int:
         """Use other rights, and end subscriptions without a right. Return their number."""
-        self.identity = self._profile.identity = self._publisher.identity = identity
+        self.identity = self.profile.identity = self._publisher.identity = identity
         self._publisher.allowed_streams.clear()
         ended = 0
         for feed in list(self.delivery.feeds):
@@ -367,7 +366,7 @@ class Session:
         self._close_subscription(number, error)
 
     def _close_subscription(self, number: int, error: BrokerError | None) -> None:
-        self._services.subscriptions.unsubscribe(self._profile, number, forget=False)
+        self._services.subscriptions.unsubscribe(self.profile, number, forget=False)
         self.send_message(Ended(number, NO_ERROR if error is None else error.to_wire()))
 
     def end(self, error: BrokerError | None) -> None:
@@ -393,5 +392,5 @@ class Session:
         self._received.clear()
         self.link.close()
         self._services.input.discard_waiting(self._publisher)
-        self._services.subscriptions.end_session(self._profile)
+        self._services.subscriptions.end_session(self.profile)
         self._services.on_ended(self)

@@ -38,6 +38,7 @@ DELETE_QUESTION: Final = "durable-delete"
 _DELETION: Final = Schema[tuple[str, str]](tuple[str, str], "deletion of a subscription")
 _BEFORE_ALL: Mark = (0, 0)
 _DELETED: Final = b"had"
+_KEPT: Final = b"kept"
 
 
 class AnsweringNodes(OtherNodes, Protocol):
@@ -93,16 +94,12 @@ class DurableAnswers:
         """List subscriptions of all clients that may be seen, or of one `client`."""
         client = ask.arguments.get("client", "")
         if client:
-            _check_access(identity, client)
+            self._check_access(identity, client)
         lags = self._durables.lag_snapshot()
         found = [
             each
             for each in self._durables.all()
-            if (
-                each[0] == client
-                if client
-                else identity.administer or identity.owns_client_id(each[0])
-            )
+            if (each[0] == client if client else self._may_access(identity, each[0]))
         ]
         found.sort(key=lambda each: each[:2])
         return {
@@ -215,8 +212,10 @@ class DurableAnswers:
         if durable is not None:
             self.delete_here(client, name)
             await self._log.when_state_committed()
-        elsewhere, silent = await self._delete_elsewhere(client, name)
+        elsewhere, kept, silent = await self._delete_elsewhere(client, name)
         if durable is None and not elsewhere and not silent:
+            if kept:
+                raise SubscriptionHeld(f"{name!r} is at {', '.join(kept)}: delete it there")
             missing = f"a durable subscription {name[:80]!r} of {client!r}"
             raise UnknownSubscription(f"no reachable node has {missing}")
         return {
@@ -224,22 +223,32 @@ class DurableAnswers:
             "name": name,
             "here": durable is not None,
             "elsewhere": elsewhere,
+            "kept": kept,
             "silent": silent,
         }
 
-    async def _delete_elsewhere(self, client: str, name: str) -> tuple[list[str], list[str]]:
-        """Return the nodes that had it, and those that did not answer."""
+    async def _delete_elsewhere(
+        self, client: str, name: str
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Return the nodes that deleted it, those that keep it, and those that did not answer."""
         if self._others is None:
-            return [], []
+            return [], [], []
         found = await self._others.ask_all_nodes(DELETE_QUESTION, pack((client, name)))
-        had = [node for node, answer in found.answers.items() if answer == _DELETED]
-        return sorted(had), sorted(found.silent)
+        had, kept = (
+            sorted(node for node, answer in found.answers.items() if answer == each)
+            for each in (_DELETED, _KEPT)
+        )
+        return had, kept, sorted(found.silent)
 
     async def _delete_for_node(self, asked: bytes) -> tuple[bytes, int] | None:
         try:
             client, name = _DELETION.decode(asked)
         except ProtocolError:
             return None
+        durable = self._durables.get(client, name)
+        if durable and not durable.moved_to and self._durables.owner_of(client).key:
+            # Any member can ask, without the client's proof.
+            return _KEPT, 0
         had = self.delete_here(client, name)
         await self._log.when_state_committed()
         return (_DELETED if had else b"", 0)
@@ -270,8 +279,20 @@ class DurableAnswers:
         name = ask.arguments.get("name", "")
         if not name:
             raise BadName("the name of a durable subscription is missing")
-        _check_access(identity, client)
+        self._check_access(identity, client)
         return client, name
+
+    def _may_access(self, identity: Identity, client: str) -> bool:
+        if identity.administer:
+            return True
+        owner, account = self._durables.owner_of(client), self._durables.account_of(identity)
+        return identity.owns_client_id(client) and owner.has_account(account)
+
+    def _check_access(self, identity: Identity, client: str) -> None:
+        if not self._may_access(identity, client):
+            raise NotAllowed(
+                f"account {identity.account!r} may not see or change subscriptions of {client!r}"
+            )
 
     def _find_durable(
         self, identity: Identity, ask: Ask, *, here: bool = False
@@ -306,13 +327,6 @@ def _lag_row(
     # The events of the log depend on queries and contents, the places do not.
     before, events = lags.count_places(position, complete)
     return {**UNKNOWN_LAG, "events": events, "before_log": before}
-
-
-def _check_access(identity: Identity, client: str) -> None:
-    if not (identity.administer or identity.owns_client_id(client)):
-        raise NotAllowed(
-            f"account {identity.account!r} may not see or change subscriptions of {client!r}"
-        )
 
 
 def _count_places(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> int:

@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 import attrs
 import msgpack
 
+from broker.config import Settings
 from broker.delivery.lag import LagSnapshot
 from broker.event.place import Mark, Position
+from broker.identity import Identity
 from broker.log.event_log import EventLog
+from broker.subscriptions.client_owner import NO_OWNER, OWNER_NAME, AccountName, ClientOwner
 
 
 @attrs.frozen
@@ -74,15 +77,34 @@ class DurableSubscription:
 class DurableSubscriptions:
     """Durable subscriptions in memory, and stored in the log."""
 
-    def __init__(self, log: EventLog, wall_clock: Callable[[], int], expiry_ms: int) -> None:
+    def __init__(
+        self, log: EventLog, wall_clock: Callable[[], int], expiry_ms: int, realm: str = ""
+    ) -> None:
+        """`realm` is that of this node's accounts."""
+        self._realm = realm
         self._log = log
         self._wall_clock = wall_clock
         self._expiry_ms = expiry_ms
-        self._stored = {key: DurableSubscription.decode(value) for key, value in log.durables()}
+        self._stored: dict[bytes, DurableSubscription] = {}
+        self._owners: dict[bytes, ClientOwner] = {}
+        """By ClientId; only of clients with durable subscriptions, and after a reset."""
+        for key, value in log.durables():
+            client = _client_of(key)
+            if key == _owner_key(client):
+                self._owners[client] = ClientOwner.decode(value)
+            else:
+                self._stored[key] = DurableSubscription.decode(value)
         self._damaged = set(log.damaged_durables())
         self._counts = Counter(map(_client_of, self._stored))
         self._in_use: set[bytes] = set()
         self.on_removed: Callable[[str, str], object] = lambda client_id, name: None
+
+    @classmethod
+    def from_settings(
+        cls, settings: Settings, log: EventLog, wall_clock: Callable[[], int]
+    ) -> DurableSubscriptions:
+        expiry_ms = int(settings.log.durable_expiry * 1000)
+        return cls(log, wall_clock, expiry_ms, settings.identity.realm)
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -142,9 +164,10 @@ class DurableSubscriptions:
         stored: Callable[[], object],
         active_from: Position | None = None,
         previous_address: str = "",
+        owner: ClientOwner = NO_OWNER,
     ) -> None:
-        """Store a new subscription, or a new query of a known one; `stored` is called after the
-        commit.
+        """Store a new subscription, or a new query of a known one, and the client's owner;
+        `stored` is called after the commit.
 
         It is in use until `release`.
         """
@@ -160,7 +183,28 @@ class DurableSubscriptions:
             is_paused=known is not None and known.is_paused,
         )
         self._stored[key] = durable
+        if owner != self.owner_of(client_id):
+            self.set_owner(client_id, owner)
+        elif owner != NO_OWNER:
+            self._owners[_client_of(key)] = owner
         self._log.put_durable(key, durable.encode(), stored)
+
+    def owner_of(self, client_id: str) -> ClientOwner:
+        return self._owners.get(client_id.encode(), NO_OWNER)
+
+    def check_account(self, identity: Identity) -> None:
+        """Raise `NotOwner` if the ClientId of a session belongs to another account."""
+        client_id = identity.client_id
+        self.owner_of(client_id).check_account(client_id, self.account_of(identity))
+
+    def account_of(self, identity: Identity) -> AccountName | None:
+        return (self._realm, identity.account) if identity.account else None
+
+    def set_owner(self, client_id: str, owner: ClientOwner) -> None:
+        """Store an owner; `NO_OWNER` replaces earlier ones in the archive too."""
+        client = client_id.encode()
+        self._owners[client] = owner
+        self._log.put_durable(_owner_key(client), owner.encode())
 
     def acknowledge(self, client_id: str, name: str, position: Position) -> None:
         """Move the position up to which all events are processed."""
@@ -237,6 +281,8 @@ class DurableSubscriptions:
         self._counts[client] -= 1
         if not self._counts[client]:
             del self._counts[client]
+            if self._owners.pop(client, None) is not None:
+                self._log.put_durable(_owner_key(client), None)
         self._log.put_durable(key, None)
         name = key[len(client) + 1 :]
         self.on_removed(client.decode(), name.decode())
@@ -248,6 +294,10 @@ class DurableSubscriptions:
 
 def _key(client_id: str, name: str) -> bytes:
     return client_id.encode() + b"\0" + name.encode()
+
+
+def _owner_key(client: bytes) -> bytes:
+    return _key(client.decode(), OWNER_NAME)
 
 
 def _client_of(key: bytes) -> bytes:

@@ -157,6 +157,8 @@ class SubscriptionLifecycle:
         handover = HandoverRequest(
             *(*self._durable_key(), profile.incarnation, profile.token, previous_address),
             has_position=bool(message.position),
+            account=self._context.durables.account_of(profile.identity),
+            proof=message.claim,
             is_stored_here=self._is_stored_here(),
             is_open=self._is_open,
             is_connected=self._callbacks.is_connected,
@@ -231,6 +233,7 @@ class SubscriptionLifecycle:
             stored=self._accept,
             active_from=active_from,
             previous_address=self._previous_address,
+            owner=self._profile.owner,
         )
 
     def _accept(self) -> None:

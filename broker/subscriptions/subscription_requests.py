@@ -39,6 +39,7 @@ from broker.subscriptions.start_position import check_position, find_active_from
 from broker.subscriptions.subscription_context import SubscriptionCallbacks, SubscriptionContext
 from broker.subscriptions.subscription_lifecycle import SubscriptionLifecycle
 from broker.subscriptions.subscription_limits import SubscriptionLimits
+from broker.wire.claim import ClaimedState
 from broker.wire.messages import Subscribe
 
 
@@ -103,7 +104,7 @@ class SubscriptionRequests:
         """Accept a subscription at once; a durable one after it is stored, because its client may
         then disconnect.
 
-        Raises `BadName`, `BadQuery`, `QueryTooExpensive`, `NotAllowed`, `NotInGroup`,
+        Raises `BadName`, `BadQuery`, `QueryTooExpensive`, `NotAllowed`, `NotInGroup`, `NotOwner`,
         `TooManySubscriptions`, `BadPosition` or `BadQueuePolicy`, and then changes only the count
         of refused ones.
         """
@@ -123,6 +124,8 @@ class SubscriptionRequests:
         identity.check_subscribe(pattern)
         self._check_pattern(pattern)
         self._check_limits(profile, request)
+        if request.durable:
+            self._check_owner(profile, request)
         query = self._parse_query(request.query, request.namespaces)
         self._check_bounds(request)
         policy = self._find_policy(request, delivery.feeds)
@@ -214,6 +217,16 @@ class SubscriptionRequests:
         self._output.remove_session(profile.delivery)
 
     # ------------------------------------------------------------------ checks of a request
+
+    def _check_owner(self, profile: Profile, request: Subscribe) -> None:
+        """Raise `NotOwner` unless the client may have its durable subscriptions."""
+        identity, durables, claim = profile.identity, self._context.durables, request.claim
+        client_id = identity.client_id
+        if claim is not None:
+            process = (client_id, profile.incarnation, profile.token)
+            ClaimedState(*process, request.durable, profile.node_address).check(claim)
+        owner, account = durables.owner_of(client_id), durables.account_of(identity)
+        profile.owner = owner.updated(client_id, account, claim, profile.incarnation)
 
     def _check_bounds(self, request: Subscribe) -> None:
         if request.start == "last" and not request.last:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, TypeAlias
-
-import msgspec
+from typing import Any, Final
 
 from broker.errors import ProtocolError, VersionMismatch, WireError
-from broker.event.stream import MAX_NAME_LENGTH
+from broker.wire.claim import Claim
 from broker.wire.codec import (
     Address,
     Codec,
@@ -20,6 +18,7 @@ from broker.wire.codec import (
     WirePosition,
     WireTimes,
 )
+from broker.wire.held_flows import HeldBack, Hold
 from broker.wire.site_notice import (
     MessagesCovered,
     MessagesMissing,
@@ -29,21 +28,18 @@ from broker.wire.site_notice import (
 
 #: Version 2 adds stream times, version 3 queue policies, version 4 order entries
 #: and notices about sites, version 5 `MessagesCovered`, version 6 `Hold` and `HeldBack`, version 7
-#: logins that do not send the secret.
+#: logins that do not send the secret, and claims.
 PROTOCOL_VERSIONS = (1, 2, 3, 4, 5, 6, 7)
 QUEUE_POLICY_VERSION = 3
 ORDER_VERSION = 4
 COVERAGE_VERSION = 5
 HOLD_VERSION = 6
-LOGIN_VERSION = 7
+LOGIN_VERSION = CLAIM_VERSION = 7
 #: Bytes of DELIVER before the first `Credit`.
 INITIAL_CREDIT = 1 << 20
 MAGIC = "xmlbroker"
 #: In bytes; a query alone may have `query.max_length`.
 MAX_CONTROL = 256 * 1024
-#: Carrying patterns of the streams of one subscription.
-MAX_HELD_PATTERNS = 64
-_Pattern: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_NAME_LENGTH)]
 
 
 class Hello(Message, frozen=True):
@@ -178,6 +174,8 @@ class Subscribe(Message, frozen=True):
     queue: str = ""
     """Queue policy while the session is full, such as `drop-newest`; empty: `block` for a durable
     one, else `drop-oldest`."""
+    claim: Claim | None = None
+    """For a durable one: the proof that the ClientId is the client's."""
 
 
 class Subscribed(Message, frozen=True):
@@ -294,24 +292,6 @@ class TypeChanged(Message, frozen=True):
     """Number of entries omitted from the four lists."""
 
 
-class Hold(Message, frozen=True):
-    """Client: events of flows with these carrying patterns reach it through a mesh."""
-
-    kind = 0x2F
-
-    number: Count
-    patterns: Annotated[tuple[_Pattern, ...], msgspec.Meta(max_length=MAX_HELD_PATTERNS)]
-
-
-class HeldBack(Message, frozen=True):
-    """Node: matching events of held flows up to these places were not delivered."""
-
-    kind = 0x32
-
-    number: Count
-    newest: WirePosition
-
-
 class Ask(Message, frozen=True):
     """Client: a question, such as `status` or `explain`."""
 
@@ -361,19 +341,26 @@ _encode = CODEC.encode
 
 
 def encode(message: Message, version: int = PROTOCOL_VERSIONS[-1]) -> bytes:
-    """Omit fields that `version` does not have, an empty queue policy, and an empty proof.
+    """Omit fields that `version` does not have, and trailing ones that are empty.
 
     Raises `VersionMismatch` for a queue policy that `version` does not have.
     """
-    if isinstance(message, Subscribe) and not (message.queue and version >= QUEUE_POLICY_VERSION):
-        if message.queue:
-            raise VersionMismatch(f"the node is too old for the queue policy {message.queue[:80]}")
-        return CODEC.encode_first(message, len(message.__struct_fields__) - (2 - (version > 1)))
+    if isinstance(message, Subscribe):
+        return _encode_subscribe(message, version)
     if isinstance(message, Welcome) and not message.proof:
         return CODEC.encode_first(message, len(message.__struct_fields__) - 1)
     if version == 1 and isinstance(message, Progress):
         return CODEC.encode_first(message, len(message.__struct_fields__) - 1)
     return _encode(message)
+
+
+def _encode_subscribe(message: Subscribe, version: int) -> bytes:
+    if message.queue and version < QUEUE_POLICY_VERSION:
+        raise VersionMismatch(f"the node is too old for the queue policy {message.queue[:80]}")
+    count = len(message.__struct_fields__)
+    if message.claim is None or version < CLAIM_VERSION:
+        count -= 1 if message.queue else 2 if version > 1 else 3
+    return CODEC.encode_first(message, count)
 
 
 _OTHER_NODES = "other nodes connect there: clients take one of the node's listen.endpoints"

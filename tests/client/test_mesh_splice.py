@@ -21,12 +21,11 @@ from broker.log.logged_event import LoggedEvent, encode_header
 from broker.wire import messages
 from broker.wire.codec import Message
 from broker.wire.event_batch import encode_delivery, encode_events
+from broker.wire.held_flows import HeldBack, Hold
 from broker.wire.messages import (
     NO_ERROR,
     Ended,
     Flowing,
-    HeldBack,
-    Hold,
     Progress,
     Subscribe,
     Subscribed,

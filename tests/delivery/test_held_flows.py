@@ -11,7 +11,7 @@ from broker.delivery.held_flows import HeldFlows
 from broker.event.envelope import Liveness
 from broker.wire.codec import Message
 from broker.wire.event_batch import encode_events
-from broker.wire.messages import HeldBack
+from broker.wire.held_flows import HeldBack
 from tests.client.node_messages import event_at
 
 RADAR = "n/radar.>"

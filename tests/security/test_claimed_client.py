@@ -41,6 +41,7 @@ def test_nobody_claims_a_client_for_ever_and_an_old_claim_is_reset(tmp_path: Pat
         command = ["client", "reset", "victim", "--node", node.endpoint]
         result = await asyncio.to_thread(CliRunner().invoke, main, command)
         answer = {"client": "victim", "incarnation": HIGHEST, "session_ended": False}
+        answer |= {"owner_deleted": False}
         assert json.loads(result.output) == answer
         await log_in(node)
 

@@ -43,6 +43,7 @@ from broker.replay.request import ReplayRequest
 from broker.streams.dropped_count import DroppedCount
 from broker.subscriptions.durable_subscriptions import DurableSubscription
 from broker.tracing.node_trace import TraceQuestion
+from broker.wire.claim import Claim
 
 ERROR = BadQuery("an operand is missing", line=1, column=4).to_wire()
 C1 = ("alps", "c1")
@@ -211,6 +212,14 @@ NODE_MESSAGES: list[tuple[Any, str]] = [
         recovery.TakeOver(*HOPS, 5, "alice", "durable", 7, b"token"),
         "80989292a4616c7073a26331a26e319291a3736561a26e320905a5616c696365a764757261626c65"
         "07c405746f6b656e",
+    ),
+    (
+        recovery.TakeOver(
+            *(*HOPS, 5, "alice", "durable", 7, b"token", ("office", "alice")),
+            Claim(b"k" * 32, 3, True, b"s" * 64),
+        ),
+        "809a9292a4616c7073a26331a26e319291a3736561a26e320905a5616c696365a764757261626c65"
+        "07c405746f6b656e92a66f6666696365a5616c69636594c420" + "6b" * 32 + "03c3c440" + "73" * 64,
     ),
     (
         recovery.HandedOver(*HOPS, 5),

@@ -23,8 +23,11 @@ from broker.event.site_notice import (
     SiteNotice,
     SiteStatus,
 )
+from broker.order_certificates.signing_key import SigningKey
 from broker.wire import messages
+from broker.wire.claim import Claim, ClaimedState
 from broker.wire.codec import Message
+from broker.wire.held_flows import HeldBack, Hold
 from broker.wire.messages import (
     MAGIC,
     Acknowledge,
@@ -86,8 +89,8 @@ EXAMPLES: list[Message] = [
     MessagesMoved(2, "ops", (("c", 7, 300, 2**40, "a"), ("b", 1, 1, -5, "b"))),
     MessagesCovered(2, "ops", "c", (("a", 7, 1, 312, ((3, 5), (9, 9))), ("b", 1, 1, 1, ()))),
     messages.Credit(1 << 40),
-    messages.Hold(1, ("a.>", "b.*")),
-    messages.HeldBack(1, (("n/a.>", 1, 17),)),
+    Hold(1, ("a.>", "b.*")),
+    HeldBack(1, (("n/a.>", 1, 17),)),
     messages.Ask(1, "explain", {"query": "//a"}, b"<event/>"),
     Answer(1, messages.NO_ERROR, {"deep": [1, {"er": None}]}),
 ]
@@ -234,6 +237,32 @@ def test_an_earlier_version_has_no_queue_policy(version: int) -> None:
     assert len(msgpack.unpackb(without[1:])) == 14 + version
     # Later versions write the same bytes if no policy is named.
     assert version == 1 or messages.encode(Subscribe(*WANTED, times=True)) == without
+
+
+CLAIM = Claim(b"k" * 32, 3, True, b"s" * 64)
+
+
+@pytest.mark.parametrize("queue", ["", "fail"])
+def test_a_claim_is_sent_from_version_7_on(queue: str) -> None:
+    named, without = (Subscribe(*WANTED, queue=queue, claim=claim) for claim in (CLAIM, None))
+    assert messages.decode(messages.encode(named)) == named
+    assert messages.encode(named, 6) == messages.encode(without) == messages.encode(without, 6)
+    assert len(msgpack.unpackb(messages.encode(named)[1:])) == 18
+
+
+def test_a_claim_is_signed_over_these_bytes() -> None:
+    state = ClaimedState("ann", 7, b"t" * 16, "d", "c/n1")
+    signed = bytes.fromhex("97a3616e6e07c410" + "74" * 16 + "a164a4632f6e3103c2")
+    key = SigningKey.generate()
+    assert state.sign(key, 3).signature == key.sign(b"xmlbroker claim of a client 1\0" + signed)
+
+
+@pytest.mark.parametrize("length", [31, 33])
+def test_a_claim_with_a_key_of_another_length_is_malformed(length: int) -> None:
+    with pytest.raises(ProtocolError):
+        messages.decode(
+            messages.encode(Subscribe(*WANTED, claim=Claim(b"k" * length, 3, True, b"s" * 64)))
+        )
 
 
 @pytest.mark.parametrize("times", [5, [[1, [["n"]]]], [[1, [["n", -1]]]], [["n", []]]])

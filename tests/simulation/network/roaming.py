@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
@@ -9,7 +11,11 @@ from broker.testing.simulated_reader import Reader, name_of, read, read_logs
 class Roaming:
     """A client reads at `old`, ends, and resumes at `new` as another process."""
 
-    def __init__(self, seed: int, *, archived: bool = False) -> None:
+    key_seed = b"s" * 32
+    """Of the client's key; empty: it has none."""
+
+    def __init__(self, seed: int, *, archived: bool = False, key_seed: bytes = key_seed) -> None:
+        self.key_seed = key_seed
         self.world = world = NetworkWorld(seed, archived=archived)
         world.add("old", "one")
         world.add("new", "one", join=["old"])
@@ -25,9 +31,12 @@ class Roaming:
         world.run(2.0)
         assert self.readers[0].is_flowing
 
-    def start_process(self, *nodes: str) -> Reader:
+    def start_process(self, *nodes: str, **settings: Any) -> Reader:
         self.incarnation += 1
-        client = self.world.client("rover", *nodes, incarnation=self.incarnation)
+        client = self.world.client(
+            *("rover", *nodes),
+            **{"incarnation": self.incarnation, "key_seed": self.key_seed, **settings},
+        )
         self.readers.append(Reader(self.world, client, INTERESTS[1], durable="d"))
         return self.readers[-1]
 

@@ -11,7 +11,7 @@ from tests.simulation.network.roaming import Roaming
 
 
 def test_a_member_can_not_claim_a_client_for_ever() -> None:
-    roaming = Roaming(1)
+    roaming = Roaming(1, key_seed=b"")
     world = roaming.world
     handover = world["new"].recovery.handover
     assert handover is not None

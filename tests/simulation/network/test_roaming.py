@@ -294,8 +294,11 @@ def test_subscription_with_a_silent_previous_node_does_not_start_anew(seed: int)
     previous_address = client.welcome.address
     roaming.world.kill("old")
     roaming.publish(5)
-    resume_points = {"d": ResumePoint(Position(), previous_address)}
-    again = roaming.world.client("rover", "new", incarnation=2, resume_points=resume_points)
+    left: dict[str, Any] = {
+        "key_seed": roaming.key_seed,
+        "resume_points": {"d": ResumePoint(Position(), previous_address)},
+    }
+    again = roaming.world.client("rover", "new", incarnation=2, **left)
     reader = Reader(roaming.world, again, INTERESTS[1], durable="d")
     roaming.world.run(GIVE_UP_AFTER + 10.0)
     assert isinstance(reader.error, NotConnected), reader.error
@@ -304,14 +307,14 @@ def test_subscription_with_a_silent_previous_node_does_not_start_anew(seed: int)
     assert roaming.world["new"].durables.get("rover", "d") is None
     roaming.world.start("old")
     roaming.world.run(5.0)
-    third = roaming.world.client("rover", "new", incarnation=3, resume_points=resume_points)
+    third = roaming.world.client("rover", "new", incarnation=3, **left)
     roaming.readers.append(Reader(roaming.world, third, INTERESTS[1], durable="d"))
     roaming.check()
     roaming.world.close()
 
 
 def test_new_subscription_warns_of_a_node_that_left_the_map() -> None:
-    roaming = Roaming(1)
+    roaming = Roaming(1, key_seed=b"")
     roaming.publish(10)
     roaming.kill_process()
     roaming.world.kill("old")

@@ -1,0 +1,113 @@
+"""Owner of a ClientId that has durable subscriptions: an account, and the client's key.
+
+Accounts of one name at nodes of two realms may belong to strangers. The key lets the client prove
+itself at any node, also if the node that it comes from is dead.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import attrs
+import msgpack
+
+from broker.errors import NotOwner
+from broker.wire.claim import Claim
+
+#: Name of the stored record beside those of the client's durable subscriptions, which have longer
+#: ones. Archives carry it.
+OWNER_NAME: Final = ""
+#: Earlier versions, and the archive's retention, read the record as an expired subscription to
+#: this stream.
+_STREAM: Final = "xmlbroker-owner"
+
+
+#: Realm and name.
+AccountName: TypeAlias = tuple[str, str]
+
+
+@attrs.frozen
+class ClientOwner:
+    realm: str = ""
+    """Empty if the node had none."""
+    account: str = ""
+    """Empty at a node without accounts."""
+    key: bytes = b""
+    """Public key, 32 bytes; empty if the client has not sent one."""
+    is_derived: bool = False
+    """True if the key follows from the account's secret: another session of the account at this
+    node may have another one."""
+    claimed: tuple[int, int] = attrs.field(default=(0, 0), eq=False)
+    """Incarnation and number of the client's last claim at this node; not stored. Earlier claims
+    do not count any more."""
+
+    def encode(self) -> bytes:
+        names = {"realm": self.realm, "account": self.account}
+        key = {"key": self.key.hex(), "derived": self.is_derived}
+        packed: bytes = msgpack.packb((_STREAM, "", {**names, **key}, (), 0, None))
+        return packed
+
+    @classmethod
+    def decode(cls, stored: bytes) -> ClientOwner:
+        """Raises `ValueError`."""
+        try:
+            fields = msgpack.unpackb(stored)[2]
+            key = bytes.fromhex(fields["key"])
+            return cls(fields["realm"], fields["account"], key, fields["derived"])
+        except (LookupError, TypeError) as error:
+            raise ValueError(f"the record of an owner is malformed: {error}") from None
+
+    def has_account(self, account: AccountName | None) -> bool:
+        """Return False for another account. An owner without a realm fits to all realms."""
+        realm, name = account or ("", "")
+        return not self.account or (self.account == name and self.realm in ("", realm))
+
+    def check_account(self, client_id: str, account: AccountName | None) -> None:
+        """Raise `NotOwner` for another account."""
+        if not self.has_account(account):
+            raise NotOwner(
+                f"the client id {client_id!r} belongs to another account; an administrator can "
+                f"release it: xmlbroker client reset {client_id}"
+            )
+
+    def check_other_node(
+        self, client_id: str, account: AccountName | None, claim: Claim | None
+    ) -> None:
+        """Raise `NotOwner` unless a session at another node is the owner's.
+
+        A node without accounts, or of an earlier version, names none. There the key decides alone.
+        """
+        if account is not None:
+            self.check_account(client_id, account)
+        self.check_key(client_id, claim)
+
+    def check_key(self, client_id: str, claim: Claim | None) -> None:
+        """Raise `NotOwner` for a claim by another key than the stored one, or none."""
+        if self.key and (claim is None or self.key != claim.key):
+            raise NotOwner(
+                f"the client id {client_id!r} needs the proof of the key that it has used before, "
+                "from its state folder or its secret; without it, an administrator can release "
+                f"the client id: xmlbroker client reset {client_id}"
+            )
+
+    def updated(
+        self,
+        client_id: str,
+        account: AccountName | None,
+        claim: Claim | None,
+        incarnation: int,
+    ) -> ClientOwner:
+        """Return the owner for a checked session at this node, with its checked claim.
+
+        Raises `NotOwner` for another key than the stored one, or none, unless that was derived.
+        """
+        if not self.is_derived:
+            self.check_key(client_id, claim)
+        names = account or (self.realm, self.account)
+        if claim is None:
+            return ClientOwner(*names)
+        claimed = (incarnation, claim.number)
+        return ClientOwner(*names, claim.key, claim.is_derived, claimed)
+
+
+NO_OWNER: Final = ClientOwner()

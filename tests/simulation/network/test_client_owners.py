@@ -1,0 +1,391 @@
+"""A ClientId belongs to an account and a key: members do not take it over by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from broker.cluster.address import Address
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.messages import RoutedMessage
+from broker.config import Settings
+from broker.config.identity import AccountSettings, IdentitySettings
+from broker.config.stored_secret import StoredSecret
+from broker.errors import NotAllowed, NotOwner, SubscriptionHeld
+from broker.event.stream import StreamPattern
+from broker.identity.secret import hash_secret
+from broker.order_certificates.signing_key import SigningKey
+from broker.recovery.messages import TakeOver
+from broker.testing.flights import INTERESTS
+from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_reader import Reader, read
+from broker.wire.claim import Claim, ClaimedState
+from tests.simulation.network.roaming import Roaming
+
+KEY = SigningKey(Ed25519PrivateKey.from_private_bytes(Roaming.key_seed))
+OLD, NEW, THIRD = (Address(("one",), name) for name in ("old", "new", "third"))
+#: Of the client's next process.
+TOKEN = b"t" * 16
+
+
+def owner_key(world: NetworkWorld, name: str) -> bytes:
+    return world[name].durables.owner_of("rover").key
+
+
+def refused(world: NetworkWorld, name: str) -> int:
+    handover = world[name].recovery.handover
+    assert handover is not None
+    return handover.refused
+
+
+def check_kept(roaming: Roaming) -> None:
+    """The first process still has its session and its subscription at `old`."""
+    node = roaming.world["old"]
+    durable = node.durables.get("rover", "d")
+    assert durable is not None and not durable.moved_to
+    assert "rover" in [session.identity.client_id for session in node.acceptor.sessions]
+    roaming.publish(5)
+    read(roaming.world, *roaming.readers)
+    roaming.check()
+
+
+# ----------------------------------------------------------------------------- the honest client
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_client_with_a_key_moves_from_node_to_node(restarted: bool) -> None:
+    roaming = Roaming(1)
+    world = roaming.world
+    assert owner_key(world, "old") == KEY.public.raw
+    for here, there in (("old", "new"), ("new", "old")):
+        roaming.publish(5)
+        roaming.kill_process()
+        roaming.publish(5)
+        if restarted:
+            world.run(1.0)
+            world.kill(here)
+            world.start(here)
+            world.run(5.0)
+        roaming.start_process(there)
+        world.run(2.0)
+        assert owner_key(world, there) == KEY.public.raw
+    roaming.publish(5)
+    roaming.check()
+    assert (refused(world, "old"), refused(world, "new")) == (0, 0)
+    # The owner goes with the last subscription.
+    assert world["new"].durables.owner_of("rover").key == b""
+    world.close()
+
+
+def test_the_key_counts_while_the_old_node_is_dead() -> None:
+    roaming = Roaming(1, archived=True)
+    world = roaming.world
+    roaming.publish(10)
+    roaming.kill_process()
+    world.run(20.0)
+    world.kill("old")
+    roaming.publish(5)
+    world.run(70.0)
+    thief = roaming.start_process("new", key_seed=b"x" * 32)
+    world.run(20.0)
+    assert isinstance(thief.error, NotOwner)
+    world.kill_client(roaming.readers.pop().client)
+    returning = roaming.start_process("new")
+    world.run(20.0)
+    assert returning.is_flowing
+    world.start("old")
+    world.run(5.0)
+    roaming.publish(5)
+    roaming.check()
+    world.close()
+
+
+# ----------------------------------------------------------------------------- a malicious member
+
+
+def change_requests(world: NetworkWorld, change: Callable[[TakeOver], TakeOver]) -> None:
+    handover = world["new"].recovery.handover
+    assert handover is not None
+    send = handover._messenger.send
+
+    def send_changed(message: RoutedMessage, attempt: int = 0) -> None:
+        send(change(message) if isinstance(message, TakeOver) else message, attempt)
+
+    handover._messenger.send = send_changed  # type: ignore[method-assign]
+
+
+def without_proof(message: TakeOver) -> TakeOver:
+    return msgspec.structs.replace(message, account=None, claim=None)
+
+
+def with_the_public_key(message: TakeOver) -> TakeOver:
+    assert message.claim is not None
+    return msgspec.structs.replace(
+        message, claim=msgspec.structs.replace(message.claim, key=KEY.public.raw)
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [without_proof, with_the_public_key, lambda message: message],
+    ids=["no proof", "a forged proof", "another key"],
+)
+def test_a_member_needs_the_client_itself(change: Callable[[TakeOver], TakeOver]) -> None:
+    roaming = Roaming(1)
+    world = roaming.world
+    change_requests(world, change)
+    thief = roaming.start_process("new", key_seed=b"x" * 32)
+    world.run(5.0)
+    assert isinstance(thief.error, NotOwner)
+    assert refused(world, "old") == 1
+    roaming.readers.remove(thief)
+    check_kept(roaming)
+    world.close()
+
+
+@pytest.mark.parametrize(
+    ("node", "name", "incarnation", "source"),
+    [
+        ("one/third", "d", 3, NEW),
+        ("one/third", "other", 3, THIRD),
+        # The session at the old node has a later claim of this process.
+        ("one/third", "d", 2, THIRD),
+    ],
+    ids=["of another node", "of another subscription", "of earlier"],
+)
+def test_a_proof_can_not_be_replayed(
+    node: str, name: str, incarnation: int, source: Address
+) -> None:
+    roaming = Roaming(1)
+    roaming.kill_process()
+    roaming.start_process("old")
+    roaming.world.run(3.0)
+    session = list(roaming.world["old"].acceptor.sessions)[-1]
+    claim = ClaimedState("rover", incarnation, session.token, name, node).sign(KEY, 0)
+    send_take_over(roaming.world, source, incarnation, session.token, claim)
+    roaming.world.run(3.0)
+    assert refused(roaming.world, "old") == 1
+    check_kept(roaming)
+    roaming.world.close()
+
+
+def test_a_fresh_proof_lets_its_node_have_the_subscription() -> None:
+    roaming = Roaming(1)
+    world = roaming.world
+    claim = ClaimedState("rover", 2, TOKEN, "d", str(NEW)).sign(KEY, 1)
+    send_take_over(world, NEW, 2, TOKEN, claim)
+    world.run(3.0)
+    durable = world["old"].durables.get("rover", "d")
+    assert durable is not None and durable.moved_to == str(NEW)
+    world.close()
+
+
+def send_take_over(
+    world: NetworkWorld, source: Address, incarnation: int, token: bytes, claim: Claim
+) -> None:
+    handover = world["new"].recovery.handover
+    assert handover is not None
+    handover._messenger.send(
+        TakeOver(OLD, source, MAX_HOPS, 1, "rover", "d", incarnation, token, None, claim)
+    )
+
+
+def test_a_session_needs_the_signature_of_its_key() -> None:
+    roaming = Roaming(1)
+    world = roaming.world
+    roaming.kill_process()
+    thief = world.client("rover", "old", incarnation=2, key_seed=b"x" * 32)
+    make_claim = thief._core.make_claim
+
+    def make_forged(name: str, node: str) -> Claim:
+        claim = make_claim(name, node)
+        assert claim is not None
+        return msgspec.structs.replace(claim, key=KEY.public.raw)
+
+    thief._core.make_claim = make_forged
+    reader = Reader(world, thief, INTERESTS[1], durable="d")
+    world.run(3.0)
+    assert isinstance(reader.error, NotOwner)
+    world.close()
+
+
+def test_a_member_can_not_delete_the_subscription_of_a_client_with_a_key() -> None:
+    roaming = Roaming(1)
+    world = roaming.world
+    asking_client = world.client("asker", "new")
+    with pytest.raises(SubscriptionHeld, match="'d' is at one/old: delete it there"):
+        world.wait(asking_client.ask("durable-delete", client="rover", name="d"))
+    check_kept(roaming)
+    roaming.kill_process()
+    roaming.start_process("new")
+    world.run(1.0)
+    # The part that has moved away is deleted.
+    answer = world.wait(asking_client.ask("durable-delete", client="rover", name="d"))
+    assert answer["here"] and (answer["elsewhere"], answer["kept"]) == (["one/old"], [])
+    world.close()
+
+
+# ----------------------------------------------------------------------------- accounts
+
+
+SECRETS = tuple(StoredSecret.parse(hash_secret(secret)) for secret in ("secret", "later"))
+
+
+def account(name: str) -> AccountSettings:
+    streams = (StreamPattern.parse(">"),)
+    return AccountSettings(
+        name, SECRETS, client_ids=("rover", name), subscribe=streams, administer=name == "admin"
+    )
+
+
+def settings(realm: str) -> Settings:
+    return Settings(
+        identity=IdentitySettings(realm=realm),
+        accounts=tuple(map(account, ("alice", "bob", "admin"))),
+    )
+
+
+def two_realms(old: str, new: str) -> NetworkWorld:
+    world = NetworkWorld(1)
+    world.add("old", "one", settings=settings(old))
+    world.add("new", "one", join=["old"], settings=settings(new))
+    world.run(2.0)
+    return world
+
+
+def read_as(
+    world: NetworkWorld, name: str, node: str, incarnation: int, secret: str = "secret"
+) -> Reader:
+    client = world.client("rover", node, incarnation=incarnation, account=name, secret=secret)
+    reader = Reader(world, client, INTERESTS[1], durable="d")
+    world.run(5.0)
+    return reader
+
+
+def is_kept(world: NetworkWorld) -> bool:
+    durable = world["old"].durables.get("rover", "d")
+    return durable is not None and not durable.moved_to
+
+
+def test_another_account_gets_no_session_of_the_client() -> None:
+    with two_realms("", "") as world:
+        first = read_as(world, "alice", "old", 1)
+        other = read_as(world, "bob", "old", 2)
+        assert isinstance(other.error, NotOwner)
+        assert first.error is None and first.is_flowing
+        # Nor at another node.
+        assert isinstance(read_as(world, "bob", "new", 3).error, NotOwner)
+        bob = world.client("bob", "old", account="bob", secret="secret")
+        with pytest.raises(NotAllowed):
+            world.wait(bob.ask("durable-delete", client="rover", name="d"))
+        assert world.wait(bob.ask("durable-list"))["subscriptions"] == []
+        assert refused(world, "old") == 1 and is_kept(world)
+        assert first.error is None and first.is_flowing
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "moves"),
+    [("x", "x", True), ("x", "y", False), ("x", "", False), ("", "y", True)],
+)
+def test_an_account_of_the_same_name_in_another_realm_is_a_stranger(
+    old: str, new: str, moves: bool
+) -> None:
+    with two_realms(old, new) as world:
+        read_as(world, "alice", "old", 1)
+        second = read_as(world, "alice", "new", 2)
+        assert second.is_flowing is moves is not is_kept(world)
+        assert bool(list(world["old"].acceptor.sessions)) is not moves
+        assert isinstance(second.error, NotOwner) is not moves
+
+
+def test_a_realm_is_added_to_stored_owners() -> None:
+    with two_realms("", "") as world:
+        for incarnation, realm in enumerate(("", "x", "x"), 1):
+            world.kill("old")
+            process = world._processes["old"]
+            identity = IdentitySettings(realm=realm)
+            process.settings = attrs.evolve(process.settings, identity=identity)
+            world.start("old")
+            world.run(3.0)
+            assert read_as(world, "alice", "old", incarnation).error is None
+            assert world["old"].durables.owner_of("rover").realm == realm
+
+
+def test_a_client_without_a_state_folder_changes_its_secret_at_its_node() -> None:
+    """Its key follows from the secret."""
+    with two_realms("", "") as world:
+        keys = []
+        for incarnation, secret in enumerate(("secret", "later"), 1):
+            assert read_as(world, "alice", "old", incarnation, secret).error is None
+            keys.append(owner_key(world, "old"))
+        assert keys[0] != keys[1]
+        moved = read_as(world, "alice", "new", 3, "secret")
+        assert isinstance(moved.error, NotOwner)
+        assert read_as(world, "alice", "new", 4, "later").is_flowing
+
+
+def test_a_reset_client_has_no_owner() -> None:
+    with two_realms("", "") as world:
+        read_as(world, "alice", "old", 1)
+        admin = world.client("admin", "old", account="admin", secret="secret")
+        answer = world.wait(admin.ask("client-reset", client="rover"))
+        assert answer["owner_deleted"] and answer["session_ended"]
+        assert read_as(world, "bob", "old", 2).error is None
+        assert world["old"].durables.owner_of("rover").account == "bob"
+
+
+def test_a_client_that_lost_its_key_continues_after_a_reset() -> None:
+    roaming = Roaming(1)
+    world = roaming.world
+    roaming.publish(5)
+    roaming.kill_process()
+    lost = roaming.start_process("old", key_seed=b"x" * 32)
+    world.run(3.0)
+    assert isinstance(lost.error, NotOwner)
+    admin = world.client("admin", "old")
+    assert world.wait(admin.ask("client-reset", client="rover"))["owner_deleted"]
+    world.kill_client(roaming.readers.pop().client)
+    roaming.publish(5)
+    roaming.start_process("old", key_seed=b"x" * 32)
+    roaming.check()
+    world.close()
+
+
+# ----------------------------------------------------------------------------- earlier versions
+
+
+def test_a_client_of_an_earlier_version_has_no_key() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("broker.client.settings.PROTOCOL_VERSIONS", (1, 2, 3, 4, 5, 6))
+        roaming = Roaming(1)
+        roaming.publish(5)
+        roaming.kill_process()
+        roaming.start_process("new")
+        roaming.publish(5)
+        roaming.check()
+    world = roaming.world
+    assert owner_key(world, "new") == b""
+    roaming.kill_process()
+    roaming.start_process("new")
+    roaming.publish(5)
+    roaming.check()
+    assert owner_key(world, "new") == KEY.public.raw
+    world.close()
+
+
+@pytest.mark.parametrize("seed", [b"", Roaming.key_seed])
+def test_a_node_of_an_earlier_version_takes_over_without_a_key_only(seed: bytes) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("broker.cluster.network_factory.PROTOCOL_VERSIONS", (1, 2, 3))
+        roaming = Roaming(1, key_seed=seed)
+        roaming.publish(5)
+        roaming.kill_process()
+        moved = roaming.start_process("new")
+        roaming.world.run(3.0)
+        assert isinstance(moved.error, NotOwner) is bool(seed)
+        assert moved.is_flowing is not bool(seed)
+        roaming.world.close()
