@@ -76,13 +76,13 @@ class SignatureCheck:
         return self._accepts(frame.origin, checked, sender, must_sign=self._policy.must_sign)
 
     def accepts_carried(
-        self, flow: str, events: Sequence[ReceivedEvent], *, is_inside: bool
+        self, flow: str, events: Sequence[ReceivedEvent], sender: str = "", *, is_inside: bool
     ) -> bool:
         """Return False for events of a transport of which one is forged. `is_inside`: the own
-        cluster has their origin."""
+        cluster has their origin. Without a sender the transport stands for it."""
         if not self._must_check(flow, is_inside):
             return True
-        sender = f"the transport of {pattern_of(flow)}"
+        sender = sender or f"the transport of {pattern_of(flow)}"
         return self._accepts(flow, events, sender, must_sign=self._policy.must_sign)
 
     def accepts_recovered(

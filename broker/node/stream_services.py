@@ -238,7 +238,7 @@ class StreamServices:
         state = self._network.state
         is_inside = state is not None and state.is_origin_in_cluster(batch.flow)
         return self._network.signatures.accepts_carried(
-            batch.flow, batch.events, is_inside=is_inside
+            batch.flow, batch.events, batch.sender, is_inside=is_inside
         )
 
     def deliver(self, batch: FlowBatch) -> bool:
@@ -269,6 +269,17 @@ class StreamServices:
 
     def coverage_of(self, flow: str) -> Mark:
         return self._network.event_log.coverage[flow]
+
+    def may_have_log(self, node: str, origin: str) -> bool:
+        if origin == self.origin or node == self.node:
+            return (origin, node) == (self.origin, self.node)
+        state = self._network.state
+        if state is None:
+            return True
+        owner, member = state.map.node_of_origin(origin), state.map.members().get(node)
+        if owner is not None:
+            return owner.node == node
+        return member is None or member.origin == origin
 
     def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
         return self._network.driver.withheld.release_earlier(patterns)

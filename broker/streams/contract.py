@@ -82,6 +82,8 @@ class FlowBatch:
     upto: Mark
     events: Sequence[CarriedEvent]
     dropped: Sequence[DroppedCount] = ()
+    sender: str = ""
+    """Name of the node that sent it here, for the log; empty: the transport can not prove it."""
 
 
 @attrs.frozen(slots=True)
@@ -227,6 +229,9 @@ class ITransportContext(Interface):
 
     def coverage_of(flow: str) -> Mark:
         """Return the place up to which the log has a flow; (0, 0) for an unknown one."""
+
+    def may_have_log(node: str, origin: str) -> bool:
+        """Return False if the named node has another log, or another node has this one."""
 
     def release_earlier() -> Deferred[None]:
         """Deliver own events of earlier processes by `IOrderingTransport.place`. Fires when they

@@ -66,8 +66,10 @@ class TransportInstance:
         self.stack = self._stack = stack
         self.plugin = plugin
         self.patterns = patterns
+        self._pattern_texts = [pattern.text for pattern in patterns]
         self.options = plugin.options() if stack.options is None else stack.options
         self.node, self.origin = services.node, services.origin
+        self.may_have_log = services.may_have_log
         self.clock, self.random = services.clock, services.random
         self.wall_clock, self.find_addresses = services.wall_clock, services.find_addresses
         self.open_group = partial(services.open_group, stack)
@@ -153,7 +155,7 @@ class TransportInstance:
     def announces_alone(self) -> bool:
         """True if other nodes learn of its interest by the transport. A fed one takes all events
         from the network."""
-        is_agreed = self._services.is_agreed([pattern.text for pattern in self.patterns])
+        is_agreed = self._services.is_agreed(self._pattern_texts)
         return self.provides(IInterestTransport) and not self._is_fed and is_agreed
 
     def withdraw(self, key: str) -> None:
@@ -261,7 +263,7 @@ class TransportInstance:
             "name": self.instance,
             "use": self.plugin.name,
             "version": self.plugin.version,
-            "streams": [pattern.text for pattern in self.patterns],
+            "streams": self._pattern_texts,
             "guarantees": sorted(each.value for each in self.plugin.guarantees),
             "error": self.error,
             **({"refusal": self.refusal} if self.refusal else {}),
@@ -303,8 +305,7 @@ class TransportInstance:
         if self._transport is None:
             # The log may be closed.
             return
-        patterns = [pattern.text for pattern in self.patterns]
-        if pattern_of(batch.flow) in patterns and self._services.receive(batch):
+        if pattern_of(batch.flow) in self._pattern_texts and self._services.receive(batch):
             self.received += len(batch.events)
         else:
             self.rejected += 1
@@ -312,23 +313,22 @@ class TransportInstance:
     def deliver(self, batch: FlowBatch) -> None:
         if self._transport is None:
             return
-        patterns = [pattern.text for pattern in self.patterns]
-        if pattern_of(batch.flow) not in patterns or not self._services.deliver(batch):
+        if pattern_of(batch.flow) not in self._pattern_texts or not self._services.deliver(batch):
             self.rejected += 1
 
     def read_log_end(self) -> Deferred[Sequence[CarriedEvent]]:
-        return self._services.read_log_end([pattern.text for pattern in self.patterns])
+        return self._services.read_log_end(self._pattern_texts)
 
     def coverage_of(self, flow: str) -> Mark:
         return self._services.coverage_of(flow)
 
     def release_earlier(self) -> Deferred[None]:
-        return self._services.release_earlier([pattern.text for pattern in self.patterns])
+        return self._services.release_earlier(self._pattern_texts)
 
     def request_feed(self) -> bool:
         if self._stack.feed and not self._is_fed:
             self._is_fed = True
-            self._services.request_feed([pattern.text for pattern in self.patterns])
+            self._services.request_feed(self._pattern_texts)
             # It covers all interest of links.
             self._announce_everything()
         return self._is_fed
@@ -396,5 +396,5 @@ class TransportInstance:
         self.statuses.close()
         self.stop()
         if orders:
-            self._services.release_ordered([pattern.text for pattern in self.patterns])
+            self._services.release_ordered(self._pattern_texts)
         self._services.announce_all(self.patterns)

@@ -66,6 +66,9 @@ class NodeServices(Protocol):
     def coverage_of(self, flow: str) -> Mark:
         """Return the place up to which the log has a flow; (0, 0) for an unknown one."""
 
+    def may_have_log(self, node: str, origin: str) -> bool:
+        """Return False if the named node has another log, or another node has this one."""
+
     def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
         """Deliver own withheld events of earlier processes. Fires when they are logged."""
 

@@ -179,8 +179,8 @@ class Group:
                     inbox.add_packet(packet)
         except ProtocolError as error:
             self._conversion.rejected += 1
-            return [*map(PassOn, join_batches(batches)), EndLink(site, error)]
-        return [*map(PassOn, join_batches(batches)), *self._take_ready(site, now)]
+            return [*map(PassOn, join_batches(batches, site)), EndLink(site, error)]
+        return [*map(PassOn, join_batches(batches, site)), *self._take_ready(site, now)]
 
     def order(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
         """Take events that the node has without a missing one before them in their flow."""

@@ -157,9 +157,10 @@ class HeldTable:
         return taken
 
 
-def join_batches(held: Sequence[HeldEvents]) -> Iterator[FlowBatch]:
-    """Join events that follow each other in one flow, and keep their order."""
-    return map(_join, _group(held))
+def join_batches(held: Sequence[HeldEvents], site: str) -> Iterator[FlowBatch]:
+    """Join events of a site that follow each other in one flow, and keep their order."""
+    for group in _group(held):
+        yield attrs.evolve(_join(group), sender=site)
 
 
 def join_deliveries(held: Sequence[HeldEvents]) -> Iterator[DeliverBatch]:

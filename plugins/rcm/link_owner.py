@@ -120,5 +120,6 @@ class LinkOwner:
         return True
 
     def _accept_loss(self, origin: str, loss: Loss) -> None:
+        self._membership.check_log(self._site, origin)
         self._group.origins[self._site] = origin
         self._group.losses.accept(self._site, loss)

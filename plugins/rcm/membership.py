@@ -102,6 +102,14 @@ class Membership:
         """Return whether a link may connect this node and another one as sites of the group."""
         return self.is_member(site) and self.is_member(self.node)
 
+    def check_log(self, site: str, origin: str) -> None:
+        """Raises `NotAllowed` if a site names the log of another node as its own.
+
+        Its messages would count for the events of that node.
+        """
+        if origin and not self._context.may_have_log(site, origin):
+            raise NotAllowed(f"{site} names the log {origin}, which is not its own")
+
     def check_accepted(self, site: str) -> None:
         """Raises `NotAllowed` with the reason why a link may not connect."""
         if self.accepts(site):

@@ -273,6 +273,12 @@ class RcmTransport:
         site = self._sites.site_at(peer)
         if site is None:
             return
+        try:
+            self._membership.check_log(site, self._group.origins.get(site, ""))
+        except BrokerError as error:
+            # Since the handshake this node has got to know whose log it is.
+            self._end_link(site, error)
+            return
         if any(map(is_marked, messages)):
             self._observers.receive(site, messages)
             messages = [one for one in messages if not is_marked(one)]
