@@ -39,6 +39,7 @@ from broker.cluster.traffic.forwarding import has_transit_ranges
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.known_histories import KnownHistories
 from broker.cluster.traffic.messages import PageRequest, ReplicaAck, RoutedMessage
+from broker.cluster.traffic.own_frames import OwnFrames
 from broker.cluster.traffic.sender import OutgoingEvent
 from broker.cluster.types.network_types import NetworkTypes
 from broker.errors import BrokerError, Cloned, Closed, ProtocolError, ShuttingDown
@@ -217,7 +218,7 @@ class Network:
             patience=self._patience,
             start_of=self.driver.start_of,
             group_members=self._group_receivers,
-            own_history=lambda: log.current_history,
+            complete_own=OwnFrames(log, self.neighbours).complete,
             histories=KnownHistories(log.histories_of),
             own_flows={flow: log.flows.intervals_of(flow) for flow in log.flows.own},
             end_of_flow=log.flows.limit,
@@ -349,14 +350,13 @@ class Network:
 
     def _receive_frame(self, frame: Frame, neighbour: Neighbour) -> None:
         assert self.state is not None
-        own = self.state.address
-        is_inside = neighbour.node.address.unit == own.unit
-        if not self.signatures.accepts_frame(frame, neighbour.name, is_inside, neighbour.version):
+        sender, version = neighbour.node.address, neighbour.version
+        if not self.signatures.accepts_frame(frame, sender, self.state, version):
             return
         if frame.intervals:
             self.event_log.put_flow(frame.origin, tuple(frame.intervals))
         validates = self._link_policy.validate_always or not neighbour.trusted
-        if validates and frame.event_count and has_transit_ranges(frame, own):
+        if validates and frame.event_count and has_transit_ranges(frame, self.state.address):
             self.driver.relay_ingest.validate_frame(frame, self.driver.send_frame)
         else:
             self.driver.send_frame(frame)
@@ -367,10 +367,11 @@ class Network:
 
     def receive_group_frame(self, data: bytes) -> None:
         """Raises `ProtocolError`."""
-        frame = frames.decode_frame(data)
-        accepted = self.signatures.accepts_frame(frame, "the group", is_inside=True)
-        if accepted and self.traffic is not None:
-            self.driver.call(self.traffic.receive_group_frame, frame)
+        frame, state, traffic = frames.decode_frame(data), self.state, self.traffic
+        if state is None or traffic is None:
+            return
+        if self.signatures.accepts_frame(frame, Address(state.address.unit, "the group"), state):
+            self.driver.call(traffic.receive_group_frame, frame)
 
     def _group_receivers(self, rank: int) -> Collection[str]:
         return self.group.receivers if rank <= self._link_policy.group_clearance else ()

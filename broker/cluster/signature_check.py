@@ -1,4 +1,4 @@
-"""Check of the signatures of events that other nodes send (DESIGN 9)."""
+"""Check of the signatures of events and ranges that other nodes send (DESIGN 9)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 from twisted.logger import Logger
 
+from broker.cluster.address import Address
+from broker.cluster.network_state import NetworkState
+from broker.cluster.range_check import FrameSource, check_ranges
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.version import PROOF_VERSION
 from broker.config.network import NetworkSettings
@@ -59,11 +62,28 @@ class SignatureCheck:
         """Frames and pages with a forged event, by the node that sent them."""
 
     def accepts_frame(
-        self, frame: Frame, sender: str, is_inside: bool, version: int = PROOF_VERSION
+        self,
+        frame: Frame,
+        sender: Address,
+        state: NetworkState,
+        version: int = PROOF_VERSION,
     ) -> bool:
-        """Return False for a frame with a forged event or a malformed body. `is_inside`: a node of
-        the own cluster, of this name, has sent it. `version` is that of the link's protocol."""
-        if not frame.event_count or not self._must_check(frame.origin, is_inside):
+        """Return False for a frame with a forged event or range, or with a malformed body.
+        `version` is that of the link's protocol."""
+        is_inside = sender.unit == state.address.unit
+        if not self._must_check(frame.origin, is_inside):
+            return True
+        source = FrameSource(
+            state.address,
+            is_inside,
+            is_origin_inside=state.is_origin_in_cluster(frame.origin),
+            may_lose_statements=version < PROOF_VERSION and not self._policy.must_sign,
+        )
+        accepts_events = self._accepts_events(frame, sender.node, version)
+        return accepts_events and self._accepts_ranges(frame, sender.node, source)
+
+    def _accepts_events(self, frame: Frame, sender: str, version: int) -> bool:
+        if not frame.event_count:
             return True
         try:
             events = frame.events_at(range(frame.event_count))
@@ -74,6 +94,14 @@ class SignatureCheck:
         frame.cache_events(events)
         checked = self._with_proofs(events, version)
         return self._accepts(frame.origin, checked, sender, must_sign=self._policy.must_sign)
+
+    def _accepts_ranges(self, frame: Frame, sender: str, source: FrameSource) -> bool:
+        try:
+            check_ranges(frame, source)
+        except BadSignature as error:
+            self.record_rejected(sender, error)
+            return False
+        return True
 
     def accepts_carried(
         self, flow: str, events: Sequence[ReceivedEvent], sender: str = "", *, is_inside: bool

@@ -19,6 +19,7 @@ from broker.archiver import messages as archiver_messages
 from broker.cluster import messages as cluster_messages
 from broker.cluster.discovery import datagram as discovery
 from broker.cluster.network_factory import build_network
+from broker.cluster.range_check import FrameSource, check_ranges
 from broker.cluster.traffic.frame import decode_frame
 from broker.cluster.traffic.frame_range import Range
 from broker.event import order_entry
@@ -38,6 +39,7 @@ from broker.wire import event_batch, messages
 from broker.wire.codec import Codec
 from plugins.dcp import control, event_range, feedback, incoming_sequences, packet
 from tests.cluster.traffic.frames import frame, node
+from tests.cluster.traffic.test_range_claim import EVENTS, far, signed
 from tests.order_certificates.test_certificate import CERTIFICATE, KEY
 from tests.order_certificates.test_leaf import LEAF
 from tests.scram.test_exchange import FAST, RIGHT
@@ -183,6 +185,15 @@ _LINK = arq.Feedback(5, 9, 8, 0.1, 3, ((6, 2),))
 _FRAME = frame(
     [Range(node("n1"), (1, 0), (1, 2))], [((1, 1), b"<a/>", 0), ((1, 2), b"<b/>", 1)], [(2, (0,))]
 )
+_STATED_FRAME = signed([far(1), far(2)], EVENTS, [(4, (0, 1))]).restricted_to({0: 1, 1: 2})
+
+
+def _read_frame(data: bytes) -> None:
+    frame = decode_frame(data)
+    for span in frame.ranges:
+        check_ranges(frame, FrameSource(span.destination, False, False))
+
+
 _DELIVERY = event_batch.encode_delivery(
     event_batch.encode_events([logged(1, 1), logged(1, 3)]),
     *([(2, (1, 4))], Liveness.LIVE, ("n", 1, 0)),
@@ -194,7 +205,7 @@ CODECS: Mapping[str, tuple[Decode, Sample]] = {
     "publish": (event_batch.decode_batch, _one_of(event_batch.encode_batch(1, [b"<a/>", b"<b/>"]))),
     "deliver": (event_batch.decode_delivery, _one_of(bytes(_DELIVERY))),
     "cluster": (cluster_messages.decode, _of_codec(cluster_messages.CODEC)),
-    "frame": (decode_frame, _one_of(_FRAME.encode())),
+    "frame": (_read_frame, _one_of(_FRAME.encode(), _STATED_FRAME.encode())),
     "discovery": (
         lambda data: discovery.decode(data, None),
         _one_of(discovery.encode(discovery.Question(bytes(discovery.NONCE_BYTES), "net"), None)),

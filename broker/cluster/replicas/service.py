@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -18,8 +18,10 @@ from broker.cluster.traffic.frame import MAX_HOPS, Frame
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.lost_logs import GoneLogs
 from broker.cluster.traffic.messages import LogLost, PageRequest, ReplicaAck, RoutedMessage
+from broker.cluster.traffic.range_claim import claims_nothing
 from broker.errors import ProtocolError
 from broker.event.flow import origin_of
+from broker.event.origin import is_signed_origin
 from broker.event.place import Mark
 from broker.log.damage import Damage, DamageFound
 from broker.log.event_log import EventLog
@@ -194,7 +196,7 @@ class Replicas:
         end = min(events[-1].mark, upto) if is_full else upto
         events = flows.select_flow(events, request.origin)
         page = Range(request.source, request.after, end, has_more=end < upto, is_unfiltered=True)
-        self._send_frame(make_page_frame(request.origin, own, [page], events))
+        self._send_range(request.origin, own, page, events)
 
     def _report_damage(self, request: PageRequest, damage: Damage) -> None:
         """Report events as lost if their repair was given up; else the reader repeats its
@@ -206,4 +208,14 @@ class Replicas:
         page = Range(
             request.source, request.after, upto, upto, has_more=upto < span.upto, is_unfiltered=True
         )
-        self._send_frame(make_page_frame(request.origin, own, [page], []))
+        self._send_range(request.origin, own, page, [])
+
+    def _send_range(
+        self, flow: str, own: Address, page: Range, events: Sequence[LoggedEvent]
+    ) -> None:
+        """Send a page, unless another cluster would reject it, since only the origin could sign it:
+        recovery reads such events."""
+        is_inside = page.destination.unit == own.unit
+        is_evident = claims_nothing(page, [each.mark for each in events])
+        if is_inside or is_evident or not is_signed_origin(origin_of(flow)):
+            self._send_frame(make_page_frame(flow, own, [page], events))

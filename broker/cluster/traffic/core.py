@@ -39,7 +39,7 @@ from broker.cluster.traffic.received_range import ReceivedRange, ReceiverEffect,
 from broker.cluster.traffic.receiver import Receiver
 from broker.cluster.traffic.sender import OutgoingEvent, progress_attempt
 from broker.event.flow import NO_FLOWS, FlowInterval, is_default_flow, origin_of
-from broker.event.place import Mark, NamedHistory
+from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent
 
 
@@ -55,7 +55,7 @@ class Traffic:
         patience: float = float("inf"),
         start_of: Callable[[str, Mark], Mark] = lambda _, mark: mark,
         group_members: Callable[[int], Collection[str]] = lambda _: (),
-        own_history: Callable[[], NamedHistory | None] = lambda: None,
+        complete_own: Callable[[Frame], object] = lambda _: None,
         histories: KnownHistories | None = None,
         own_flows: Mapping[str, Sequence[FlowInterval]] = NO_FLOWS,
         end_of_flow: Callable[[str, Mark], Mark] = lambda _, mark: mark,
@@ -64,13 +64,14 @@ class Traffic:
         gone: GoneLogs | None = None,
     ) -> None:
         """`newest_own_mark` returns the newest own place, durable or not. `group_members`
-        returns the neighbours that multicast reaches with events of a rank. `own_flows` and
+        returns the neighbours that multicast reaches with events of a rank. `complete_own` adds
+        to a frame of the own log what only its node can add (`own_frames`). `own_flows` and
         `end_of_flow` are those of `OwnSenders`, `gone` that of `LostLogs`, the others those of
         `Receiver`."""
         self._state = state
         self._own = state.address
         self._compress = compress
-        self._own_history = own_history
+        self._complete_own = complete_own
         self._group_members = group_members
         self._own_origin = origin
         self.senders = OwnSenders(
@@ -354,7 +355,7 @@ class Traffic:
     def send_frame(self, frame: Frame, attempt: int = 0) -> list[TrafficEffect]:
         """Attempts to send the same take different routes."""
         self.counts.begun += 1
-        frame.history = self._own_history()
+        self._complete_own(frame)
         onward = frames_by_hop(frame, self._route(frame, attempt).by_hop, self._group_of(frame))
         if self._compress:
             # Equal bodies are compressed once.

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.cluster.address import Address
+from broker.cluster.traffic.frame_checks import check_intervals, check_runs
 from broker.cluster.traffic.frame_content import (
     PLAIN,
     ZSTD,
@@ -28,11 +29,13 @@ from broker.cluster.traffic.frame_content import (
     split_bytes,
 )
 from broker.cluster.traffic.frame_range import Range, WireRange, read_range, wire_ranges
+from broker.cluster.traffic.range_claim import FrameEvents, without_levels, without_other_groups
 from broker.cluster.traffic.version import FLOW_VERSION, PROOF_VERSION, record_fields
 from broker.errors import BadName, ProtocolError
 from broker.event.flow import MAX_INTERVALS, FlowInterval, check_flow, is_default_flow
 from broker.event.place import Mark, NamedHistory
 from broker.event.record import ANNOTATED, PROVED, limit_fields
+from broker.signatures.range_statement import RangeStatement
 from broker.streams.contract import CarriedEvent
 from broker.wire.codec import Count, Epoch, Offset, Rank, Schema, WireHistory, WireMark, pack
 
@@ -72,6 +75,8 @@ class Frame:
     history: NamedHistory | None = None
     intervals: Sequence[FlowInterval] = ()
     """Of another flow than the default one, from its origin node."""
+    statement: RangeStatement | None = None
+    """The origin's signature on the ranges that have a proof. Only with a history."""
     _events: Sequence[CarriedEvent] | None = attrs.field(init=False, default=None)
 
     def cache_events(self, events: Sequence[CarriedEvent]) -> None:
@@ -123,6 +128,10 @@ class Frame:
             start += count
         return found
 
+    def events_by_range(self) -> FrameEvents:
+        """Return the places and ranks of the events of each range."""
+        return FrameEvents(self.marks(), self.event_ranks(), self.recipient_runs)
+
     def documents(self) -> list[bytes]:
         """Raises `ProtocolError` for a malformed body."""
         return split_bytes(self._plain_content()[1], self.document_lengths)
@@ -164,6 +173,12 @@ class Frame:
                 chosen.extend(range(start, start + count))
             start += count
         ranges = [self.ranges[i] for i in max_ranks]
+        if self.statement is not None and self.highest_rank > lowest_cap:
+            found = self.events_by_range()
+            ranges = [
+                without_levels(self.ranges[i], found.of_range(i), cap)
+                for i, cap in max_ranks.items()
+            ]
         return self._with_subset(chosen, ranges, runs)
 
     def with_only_events(self, chosen: Sequence[int]) -> Frame:
@@ -192,12 +207,13 @@ class Frame:
     def _with_subset(
         self, chosen: Sequence[int], ranges: Sequence[Range], runs: Sequence[RecipientRun]
     ) -> Frame:
+        statement, ranges = without_other_groups(self.statement, ranges)
         if len(chosen) == self.event_count:
             # For each hop of each frame: `evolve` takes several times as long.
             head = self.origin, self.origin_node, self.level_runs, self.hops, ranges
             events = self.mark_runs, runs, self.encoding, self.record_lengths
             tail = self.document_lengths, self.records, self.body, self.history, self.intervals
-            return Frame(*(*head, *events, *tail))
+            return Frame(*(*head, *events, *tail, statement))
         records, documents = self._split_content() if chosen else ([], [])
         marks, levels = self.marks(), self.event_ranks()
         return attrs.evolve(
@@ -211,6 +227,7 @@ class Frame:
             document_lengths=[self.document_lengths[i] for i in chosen],
             records=b"".join([records[i] for i in chosen]),
             body=b"".join([documents[i] for i in chosen]),
+            statement=statement,
         )
 
     def _runs_by_rank(self, lowest_cap: int) -> Iterable[tuple[int, int, tuple[int, ...]]]:
@@ -268,13 +285,15 @@ class Frame:
         last_fields: tuple[object, ...] = ()
         if self.history is not None and version >= 2:
             last_fields = (self.history, self.intervals) if self.intervals else (self.history,)
+            if self.statement is not None and version >= PROOF_VERSION:
+                last_fields = self.history, self.intervals, self.statement
         header = pack(
             (
                 self.origin,
                 self.origin_node,
                 self.level_runs,
                 self.hops,
-                wire_ranges(self.ranges, has_dropped=version >= FLOW_VERSION),
+                wire_ranges(self.ranges, version),
                 self.mark_runs,
                 self.recipient_runs,
                 self.encoding,
@@ -323,6 +342,8 @@ class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
         tuple[tuple[WireMark, WireMark | None], ...], Meta(max_length=MAX_INTERVALS)
     ] = ()
     """Since version 3. Only with a history."""
+    statement: RangeStatement = None  # type: ignore[assignment]
+    """Since version 5. Only with a history."""
 
 
 _HEADER: Final = Schema[_Header](_Header, "header")
@@ -338,7 +359,11 @@ def decode_frame(data: bytes) -> Frame:
         body_at = records_at + records_length
         header = _HEADER.decode(data[_HEAD.size : records_at])
         records, body = data[records_at:body_at], data[body_at:]
-        _check_header(header, len(records), len(body))
+        lengths = header.record_lengths, header.document_lengths
+        check_lengths(header.encoding, *lengths, len(records), len(body))
+        runs = header.mark_runs, header.recipient_runs, header.level_runs
+        check_runs(len(header.document_lengths), len(header.ranges), *runs)
+        check_intervals(check_flow(header.origin), header.intervals)
         frame = Frame(**msgspec.structs.asdict(header), records=records, body=body)
         frame.ranges = [read_range(each) for each in header.ranges]
         return frame
@@ -359,34 +384,3 @@ def encode_mark_runs(marks: Iterable[Mark]) -> list[MarkRun]:
 
 def encode_level_runs(levels: Iterable[int]) -> list[LevelRun]:
     return [(level, len(list(group))) for level, group in itertools.groupby(levels)]
-
-
-def _check_header(header: _Header, records_length: int, body_length: int) -> None:
-    check_flow(header.origin)
-    _check_intervals(header)
-    lengths = header.record_lengths, header.document_lengths
-    check_lengths(header.encoding, *lengths, records_length, body_length)
-    counts = {len(header.document_lengths)}
-    counts.add(sum([count for _, _, count in header.mark_runs]))
-    counts.add(sum([count for count, _ in header.recipient_runs]))
-    counts.add(sum([count for _, count in header.level_runs]))
-    if len(counts) > 1:
-        raise ValueError("event counts differ")
-    if any(max(indices, default=0) >= len(header.ranges) for _, indices in header.recipient_runs):
-        raise ValueError("invalid run")
-    ends = [((e, first), (e, first + count - 1)) for e, first, count in header.mark_runs]
-    if any(last + 1 >> 63 for _, (_, last) in ends):
-        raise ValueError("places exceed those of a log")
-    if any(one[1] >= other[0] for one, other in itertools.pairwise(ends)):
-        raise ValueError("places do not ascend")
-
-
-def _check_intervals(header: _Header) -> None:
-    if header.intervals and is_default_flow(header.origin):
-        raise ValueError("intervals of a default flow")
-    ends = [end for interval in header.intervals for end in interval]
-    if None in ends[:-1]:
-        raise ValueError("an open interval is not the last one")
-    marks = [end for end in ends if end is not None]
-    if marks != sorted(marks):
-        raise ValueError("intervals of a flow do not ascend")

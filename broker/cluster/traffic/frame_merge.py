@@ -17,7 +17,11 @@ from broker.event.place import Mark
 
 
 def merge_frames(one: Frame, other: Frame) -> Frame | None:
-    """Return None if the frame would be too large. Both are of one origin."""
+    """Return None if the frame would be too large, or have two statements. Both are of one
+    origin."""
+    if one.statement is not None and other.statement is not None:
+        return None
+    statement = one.statement or other.statement
     if len(one.ranges) + len(other.ranges) > MAX_DESTINATIONS:
         return None
     recipients: dict[Mark, tuple[int, ...]] = {}
@@ -33,7 +37,9 @@ def merge_frames(one: Frame, other: Frame) -> Frame | None:
     hops, ranges = min(one.hops, other.hops), [*one.ranges, *other.ranges]
     for frame in (one, other):
         if frame.event_count == len(order):
-            return attrs.evolve(frame, hops=hops, ranges=ranges, recipient_runs=runs)
+            return attrs.evolve(
+                frame, hops=hops, ranges=ranges, recipient_runs=runs, statement=statement
+            )
     events = {
         each.mark: each
         for frame in (one, other)
@@ -55,4 +61,5 @@ def merge_frames(one: Frame, other: Frame) -> Frame | None:
         document_lengths=lengths,
         records=b"".join([each.record for each in carried]),
         body=b"".join([each.document for each in carried]),
+        statement=statement,
     )

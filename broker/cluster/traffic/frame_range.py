@@ -8,12 +8,25 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from broker.cluster.address import Address, UnitPath
+from broker.cluster.traffic.version import FLOW_VERSION, PROOF_VERSION
 from broker.event.place import Mark
+from broker.signatures.range_statement import CLAIM_BYTES, MOST_GROUPS
 from broker.streams.dropped_count import DroppedCount
 from broker.wire.codec import Count, Rank, WireMark
 
 #: Security levels, each with events that newer ones replaced and others.
 _MOST_DROPPED = 6
+
+
+class RangeProof(NamedTuple):
+    """Part of a range in the statement of its frame."""
+
+    group: Annotated[int, msgspec.Meta(ge=0, lt=MOST_GROUPS)]
+    """Of the statement's claims, from 0."""
+    rank: Rank = 0
+    """Links that are not cleared have removed events from this rank on; 0: none."""
+    removed: Annotated[bytes, msgspec.Meta(max_length=CLAIM_BYTES)] = b""
+    """Hash of the places of the removed events."""
 
 
 class Range(NamedTuple):
@@ -33,6 +46,13 @@ class Range(NamedTuple):
     """The frame also has events outside the destination's interest."""
     dropped: tuple[DroppedCount, ...] = ()
     """A queue policy dropped the unavailable events; or `QUEUE_FULL`."""
+    proof: RangeProof | None = None
+    """None: the origin has not signed this range."""
+
+    @property
+    def is_announcement(self) -> bool:
+        """True if it only shows how far a log goes, such as that of a replica."""
+        return self.after == self.upto and self.unavailable_upto is None and not self.dropped
 
     def can_follow(self, position: Mark) -> bool:
         """Return whether a node at a position misses no event before this range."""
@@ -55,6 +75,8 @@ class WireRange(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
         tuple[tuple[Rank, Count, bool], ...], msgspec.Meta(max_length=_MOST_DROPPED)
     ] = ()
     """Since version 3."""
+    proof: RangeProof | None = None
+    """Since version 5."""
 
 
 def read_range(fields: WireRange) -> Range:
@@ -68,16 +90,25 @@ def read_range(fields: WireRange) -> Range:
         fields.first_after,
         fields.is_unfiltered,
         tuple([DroppedCount(*each) for each in fields.dropped]),
+        fields.proof,
     )
     if span.upto < span.after or (span.first_after or span.after) > span.after:
         raise ValueError("range ends before it begins")
     if span.unavailable_upto is not None and span.unavailable_upto > span.upto:
         raise ValueError("unavailable places exceed the range")
+    if span.proof is not None and len(span.proof.removed) != CLAIM_BYTES * bool(span.proof.rank):
+        raise ValueError("removed events without their hash")
     if span.unavailable_upto is None and any(each.events for each in span.dropped):
         raise ValueError("dropped events without their places")
     return span
 
 
-def wire_ranges(ranges: Sequence[Range], *, has_dropped: bool) -> list[tuple[object, ...]]:
-    """Return the ranges for a header, with dropped events only where that is wanted."""
-    return [each if has_dropped and each.dropped else each[:-1] for each in ranges]
+def wire_ranges(ranges: Sequence[Range], version: int) -> list[tuple[object, ...]]:
+    """Return the ranges for a header of a version, without trailing fields that are not needed."""
+    return [each[: _field_count(each, version)] for each in ranges]
+
+
+def _field_count(span: Range, version: int) -> int:
+    if version >= PROOF_VERSION and span.proof is not None:
+        return len(span)
+    return len(span) - (1 if version >= FLOW_VERSION and span.dropped else 2)

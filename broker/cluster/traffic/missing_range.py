@@ -9,6 +9,7 @@ import attrs
 
 from broker.cluster.address import Address
 from broker.cluster.traffic.received_range import ReceivedRange
+from broker.event.place import Mark
 from broker.transport.backoff import Backoff
 
 #: First and longest pause between requests.
@@ -43,3 +44,9 @@ class MissingRange:
     def expires_at(self, patience: float, *, is_gone: bool) -> float:
         """Return the time at which the node does not wait any more."""
         return self.since + (min(patience, GONE_PATIENCE) if is_gone else patience)
+
+    @property
+    def end(self) -> Mark | None:
+        """Up to here places exist; None: unknown."""
+        starts = [each.range.after for each in self.held if not each.is_unproved_announcement]
+        return min(starts, default=None)

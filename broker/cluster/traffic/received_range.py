@@ -7,6 +7,8 @@ import attrs
 from broker.cluster.address import Address
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.frame_range import Range
+from broker.event.flow import origin_of
+from broker.event.origin import is_signed_origin
 from broker.event.place import Mark, NamedHistory
 
 
@@ -25,6 +27,13 @@ class ReceivedRange:
     and not under way."""
     is_copy: bool = False
     """Own withheld events (`broker.log.known_flows`), which are logged again."""
+
+    @property
+    def is_unproved_announcement(self) -> bool:
+        """True if any node may have sent it: it shows no place that exists."""
+        origin = origin_of(self.frame.origin)
+        is_unproved = self.range.proof is None and not self.is_carried
+        return self.range.is_announcement and is_unproved and is_signed_origin(origin)
 
 
 @attrs.frozen

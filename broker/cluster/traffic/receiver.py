@@ -207,7 +207,7 @@ class Receiver:
             return []
         if node != missing.target and node not in missing.requests:
             return []
-        first = min((each.range.after for each in missing.held), default=None)
+        first = missing.end
         end = first if upto is None else min(upto, first or upto)
         if end is None or end <= cursor:
             return []
@@ -274,7 +274,7 @@ class Receiver:
         found: list[tuple[str, Address, bool]] = []
         for origin, missing in self._missing.items():
             gone = missing.is_gone or is_gone(origin)
-            if missing.held and now >= missing.expires_at(self._patience, is_gone=gone):
+            if missing.end is not None and now >= missing.expires_at(self._patience, is_gone=gone):
                 found.append((origin, missing.target, gone))
                 self._histories.forget_origin(origin_of(origin))
         self.counts.given_up += len(found)

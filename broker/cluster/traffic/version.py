@@ -8,7 +8,8 @@ from broker.event.record import ALL_FIELDS, ANNOTATED_FIELDS, RECORD_FIELDS
 
 #: Links of a lower version get no frames of other flows than the default ones, and no annotations.
 FLOW_VERSION: Final = 3
-#: Links of a lower version get no proofs. Version 4 had proofs of another form, and is not spoken.
+#: Links of a lower version get no proofs, and no statements of ranges. Version 4 had proofs of
+#: another form, and is not spoken.
 PROOF_VERSION: Final = 5
 
 
