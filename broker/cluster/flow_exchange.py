@@ -66,6 +66,12 @@ class FlowExchange:
         """Publish all flows behind a mark: their earlier events are lost, or only in pages."""
         self._published_upto = {self._log.origin: mark, **self._log.flows.own_marks(mark)}
 
+    def own_cuts(self) -> list[tuple[str, int, int]]:
+        """Return the newest own place of each own flow, durable or not."""
+        end = self._log.own_end
+        flows = self._log.flows.own_marks(end)
+        return [(self._log.origin, *end), *((flow, *mark) for flow, mark in flows.items())]
+
     def publish_committed(
         self, events: Sequence[LoggedEvent], matches: Sequence[tuple[int, ...]]
     ) -> None:

@@ -204,7 +204,7 @@ class Network:
         self.membership.node = node
         log = self.event_log
         state = NetworkState(
-            *(node, self._own_cuts),
+            *(node, self.flows.own_cuts),
             stacks=self._stacks,
             key=log.signing_key,
             bindings=self._bindings,
@@ -225,6 +225,7 @@ class Network:
             may_drop=self.driver.may_drop,
             claims=self.driver.claims,
             gone=self.gone,
+            begins_after=lambda origin: log.begins_after.get(origin, (0, 0)),
         )
         self.driver.start(state, traffic)
         self.flows.start_after(log.own_end)
@@ -236,11 +237,6 @@ class Network:
         self.driver.call(state.publish_descriptor, node)
         self.driver.call(state.request_feed, self.flows.fed_patterns)
         self.driver.announce(self.driver.local_interest.announced())
-
-    def _own_cuts(self) -> list[tuple[str, int, int]]:
-        log = self.event_log
-        flows = log.flows.own_marks(log.own_end)
-        return [(log.origin, *log.own_end), *((flow, *mark) for flow, mark in flows.items())]
 
     async def stop(self) -> None:
         """Leave gracefully (Q17): other nodes route around this node and have all its events."""

@@ -14,6 +14,7 @@ from twisted.logger import Logger
 
 from broker.cluster.address import Address, address_or_none
 from broker.cluster.network_question import NetworkQuestions
+from broker.cluster.traffic.position_reports import is_plausible
 from broker.errors import BrokerError, ProtocolError
 from broker.event.place import Mark
 from broker.recovery.origin_reader import OriginReader
@@ -75,8 +76,10 @@ class LogSurvey:
     def has_asked_senders(self, origin: str) -> bool:
         return self.senders.get(origin, set()) <= self.answered
 
-    def furthest_place(self, origin: str) -> Mark:
-        return max(self.marks.get(origin, {}).values(), default=_BEFORE_FIRST)
+    def furthest_place(self, origin: str, after: Mark) -> Mark:
+        """Return the furthest place that a node names and that can follow `after`."""
+        marks = self.marks.get(origin, {}).values()
+        return max((each for each in marks if is_plausible(each, after)), default=_BEFORE_FIRST)
 
 
 class RemoteLogs:

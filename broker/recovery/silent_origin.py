@@ -123,8 +123,8 @@ class SilentOriginRecovery:
     # ------------------------------------------------------------------ catching up
 
     async def _catch_up(self, origin: str, survey: LogSurvey) -> None:
-        after, upto = self._flows.position_of(origin), survey.furthest_place(origin)
-        if after is None or upto <= after:
+        after = self._flows.position_of(origin)
+        if after is None or (upto := survey.furthest_place(origin, after)) <= after:
             return
         survey = attrs.evolve(survey)
         if not survey.has_asked_senders(origin) and not self._is_given_up(origin):

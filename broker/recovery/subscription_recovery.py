@@ -292,10 +292,8 @@ class SubscriptionRecovery:
             return
         answers = await remote_logs.survey_origins(None)
         for origin in answers.marks.keys() - self._missed.ranges.keys() - answers.available_logs:
-            after, upto = (
-                archive.unnamed_origins.get(origin, (0, 0)),
-                answers.furthest_place(origin),
-            )
+            after = archive.unnamed_origins.get(origin, (0, 0))
+            upto = answers.furthest_place(origin, after)
             if has_places_between(after, upto):
                 self._remaining.add_range(origin, after, upto)
                 if answers.is_log_lost(origin):

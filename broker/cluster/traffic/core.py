@@ -62,6 +62,7 @@ class Traffic:
         may_drop: Callable[[str], bool] = lambda _: False,
         claims: Claims | None = None,
         gone: GoneLogs | None = None,
+        begins_after: Callable[[str], Mark] = lambda _: (0, 0),
     ) -> None:
         """`newest_own_mark` returns the newest own place, durable or not. `group_members`
         returns the neighbours that multicast reaches with events of a rank. `complete_own` adds
@@ -83,7 +84,9 @@ class Traffic:
         self._progress_turns = 0
         self._cuts: dict[str, Mark] = {}
         self._newest_cuts: dict[str, Mark] = {}
-        self.receiver = Receiver(log_coverage, patience, start_of, histories, may_drop, claims)
+        self.receiver = Receiver(
+            *(log_coverage, patience, start_of, histories, may_drop, claims, begins_after)
+        )
         self._lost = LostLogs(state, self.receiver, gone or NoGoneLogs())
         self.counts = TrafficCounts()
 

@@ -19,7 +19,8 @@ from broker.cluster.address import Address
 from broker.cluster.traffic.claims import Claims, reorder_seconds
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.known_histories import KnownHistories
-from broker.cluster.traffic.missing_range import MAX_RETRY_SECONDS, RETRY_SECONDS, MissingRange
+from broker.cluster.traffic.missing_range import RETRY_SECONDS, MissingRange
+from broker.cluster.traffic.position_reports import PositionReports, is_plausible
 from broker.cluster.traffic.received_range import (
     AppendRange,
     ReceivedRange,
@@ -52,12 +53,14 @@ class Receiver:
         histories: KnownHistories | None = None,
         may_drop: Callable[[str], bool] = lambda _: False,
         claims: Claims | None = None,
+        begins_after: Callable[[str], Mark] = lambda _: (0, 0),
     ) -> None:
         """`log_coverage` returns the logged position in an origin. After `patience` seconds
         without an answer a missing range expires. `start_of` returns the start mark of a new
         origin. Its argument is the mark behind which all events of the present interest are
         sent. The result is lower where an older subscription needs earlier events. `may_drop`
-        returns whether a queue policy may drop an origin's events on the way."""
+        returns whether a queue policy may drop an origin's events on the way. `begins_after` is
+        that of `PositionReports`."""
         self._log_coverage = log_coverage
         self._patience = patience
         self._start_of = start_of
@@ -71,7 +74,7 @@ class Receiver:
         self._missing: dict[str, MissingRange] = {}
         self._last_received: dict[str, dict[Address, float]] = {}
         """Oldest first."""
-        self._history_sent_at: dict[str, float] = {}
+        self._reports = PositionReports(self._histories, begins_after)
         self._is_paused = False
         self.counts = ReceiverCounts()
 
@@ -178,12 +181,15 @@ class Receiver:
             cursor = self._start_with(received)
         elif span.upto <= cursor:
             self.counts.duplicate += 1
-            if span.upto[0] < cursor[0]:
-                return self._send_history(origin, node, cursor, now)
+            if self._reports.is_due(origin, span, cursor):
+                return [*self._reports.report(origin, node, cursor, now)]
             missing = self._missing.get(origin)
             if missing is None or span.upto < cursor or span.has_more:
                 return []
             return self._release(origin, now)
+        if not is_plausible(span.upto, cursor):
+            self.counts.dropped += 1
+            return []
         if not span.can_follow(cursor):
             return self._hold(received, now, was_silent=was_silent)
         appended = self._append(received, cursor)
@@ -290,19 +296,6 @@ class Receiver:
         for missing in self._missing.values():
             missing.request_at = min(missing.request_at, now)
             missing.backoff.report_progress()
-
-    def _send_history(
-        self, origin: str, node: Address, cursor: Mark, now: float
-    ) -> list[ReceiverEffect]:
-        """Send this node's position to an origin node in an earlier epoch.
-
-        It may run on an older copy of its log, started by a clock that is behind.
-        """
-        if now - self._history_sent_at.get(origin, float("-inf")) < MAX_RETRY_SECONDS / 6:
-            return []
-        self._history_sent_at[origin] = now
-        path = self._histories.path_to(origin_of(origin), cursor)
-        return [RequestPage(node, origin, cursor, path=path)]
 
     def _is_over_limit(self, origin: str) -> bool:
         return (

@@ -10,6 +10,8 @@ import pytest
 from broker.client.received import Gap
 from broker.cluster import gone_origins
 from broker.cluster.address import Address
+from broker.cluster.replicas.page_frame import make_page_frame
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.messages import LogLost
 from broker.cluster.traffic.missing_range import GONE_PATIENCE
 from broker.errors import BadName
@@ -229,3 +231,28 @@ def test_members_of_an_earlier_version_have_no_vote() -> None:
         assert site.certified_at() == set()
         membership = site.world.network_of("b").gone.memberships[site.origin]
         assert [name for name, _ in membership.members] == ["a", "b"]
+
+
+@pytest.mark.parametrize("ahead", [1_000, 1 << 40])
+def test_places_that_a_member_invents_stop_no_origin_that_returns(site: Site, ahead: int) -> None:
+    """A node with a replica announces the replica's end, and nobody has signed that."""
+    world = site.world
+    world.start("a")
+    assert site.read(60.0) == list(range(1, 12))
+    for name in "bcd":
+        world.cut("a", name, refuse=True)
+    world.run(40.0)
+    epoch, offset = world["d"].event_log.coverage[site.origin]
+    invented = (epoch, offset + ahead)
+    span = Range(Address(("two",), "d"), invented, invented)
+    frame = make_page_frame(site.origin, Address(("c",), "c"), [span], [])
+    world.network_of("c").driver.send_frame(frame)
+    site.read(PATIENCE + 60.0)
+    assert site.gaps() == ([(12, 1_011, "unreachable")] if ahead == 1_000 else [])
+    for name in "bcd":
+        world.heal("a", name)
+    world.run(60.0)
+    site.publish(3)
+    site.read(120.0)
+    numbers = [event.event_id.sequence_number for event in site.reader.events]
+    assert numbers == list(range(1, 15)) and len(site.gaps()) <= 1
