@@ -111,6 +111,10 @@ class NameWatch:
         marks = text.count(b"<") + text.count(b"=")
         if (marks <= names and len(text) <= size) or self._are_few(text, declared, names, size):
             return
+        of_node = self._find_room("")
+        limit = self._share_limit
+        if names >= of_node[0] or size >= of_node[1]:
+            limit = self._total_limit
         new: set[bytes] = set()
         for name in _iterate_names(text):
             if name in new or not self._is_new(name, declared):
@@ -118,7 +122,6 @@ class NameWatch:
             new.add(name)
             size -= len(name)
             if len(new) > names or size < 0:
-                limit = self._total_limit if self.is_guarding else self._share_limit
                 limit.count_reached()
                 shown = name[:60].decode("utf-8", "replace")
                 raise TooManyNames(

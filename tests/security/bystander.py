@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
 from tests.system.traffic import Bystander, checked_bystander
 
@@ -92,7 +92,7 @@ class MeasuredBystander:
 
 
 @contextlib.asynccontextmanager
-async def measured_bystander(endpoint: str, **identity: str) -> AsyncIterator[MeasuredBystander]:
+async def measured_bystander(endpoint: str, **identity: Any) -> AsyncIterator[MeasuredBystander]:
     """Check at the end that all its events arrived once, in order, over one connection, in time."""
     async with checked_bystander(endpoint, **identity) as traffic:
         bystander = MeasuredBystander(traffic)

@@ -43,6 +43,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
         assert "Traceback" not in one.log()
 
 
+@pytest.mark.limit("events and bytes published", "account")
 def test_account_beyond_its_rate_waits_and_delays_no_other(node: NodeProcess) -> None:
     async def work() -> None:
         clients = [connect(node.endpoint, **mallory(number)) for number in range(3)]
@@ -80,6 +81,7 @@ async def ask(node: NodeProcess) -> dict[str, Any]:
         return answer
 
 
+@pytest.mark.limit("subscriptions", "account")
 def test_subscriptions_of_an_account_are_bounded_together(node: NodeProcess) -> None:
     async def work() -> None:
         async with (
@@ -100,6 +102,7 @@ def test_subscriptions_of_an_account_are_bounded_together(node: NodeProcess) -> 
     run_within(work())
 
 
+@pytest.mark.limit("durable subscriptions", "account")
 def test_durable_subscriptions_of_an_account_are_bounded_over_its_clients_and_restarts(
     node: NodeProcess,
 ) -> None:

@@ -3,8 +3,10 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+import time
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from broker.cli import main
@@ -12,14 +14,20 @@ from broker.client.asyncio_face import connect
 from broker.errors import IncarnationAhead, IncarnationRefused
 from broker.log.commit import Commit, Retention
 from broker.log.log_file import LogFile
+from broker.sessions.incarnations import MAX_AHEAD
 from broker.wire import messages
+from broker.wire.messages import Welcome
+from tests.security.bystander import measured_bystander
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.raw_session import connect_and_read_refusal, hello
+from tests.system.raw_session import connect_and_read_refusal, frame, hello, read_frame
 from tests.system.traffic import run_within
 
 HIGHEST = 2**63 - 1
+#: In microseconds.
+MINUTE = 60_000_000
 
 
+@pytest.mark.limit("incarnation of a client", "client")
 def test_nobody_claims_a_client_for_ever_and_an_old_claim_is_reset(tmp_path: Path) -> None:
     async def claim(node: NodeProcess, incarnation: int) -> object:
         packet = messages.encode(hello("victim", incarnation))
@@ -30,7 +38,15 @@ def test_nobody_claims_a_client_for_ever_and_an_old_claim_is_reset(tmp_path: Pat
             await victim.when_connected(PATIENCE)
 
     async def claim_and_log_in(node: NodeProcess) -> None:
-        assert isinstance(await claim(node, HIGHEST), IncarnationAhead)
+        async with measured_bystander(node.endpoint) as bystander:
+            bound = time.time_ns() // 1000 + MAX_AHEAD
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+            writer.write(frame(messages.encode(hello("near", bound))))
+            assert isinstance(messages.decode(await read_frame(reader)), Welcome)
+            writer.transport.abort()
+            assert isinstance(await claim(node, bound + MINUTE), IncarnationAhead)
+            assert isinstance(await claim(node, HIGHEST), IncarnationAhead)
+            await bystander.measure()
         await log_in(node)
 
     async def refused_and_reset(node: NodeProcess) -> None:

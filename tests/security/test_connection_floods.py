@@ -47,6 +47,7 @@ async def log_in(node: NodeProcess, client_id: str) -> None:
 
 
 @pytest.mark.parametrize("host", [ATTACKER, "127.0.0.1"], ids=["elsewhere", "behind-one-proxy"])
+@pytest.mark.limit("connections before login", "address, IPv6: /64")
 def test_silent_connections_of_an_address_shut_nobody_out(host: str, node: NodeProcess) -> None:
     async def work() -> None:
         async with measured_bystander(node.endpoint, **ALICE) as bystander:
@@ -65,6 +66,7 @@ def test_silent_connections_of_an_address_shut_nobody_out(host: str, node: NodeP
     run_within(work())
 
 
+@pytest.mark.limit("connections before login", "node")
 def test_silent_connections_of_many_addresses_leave_room_for_earlier_clients(
     node: NodeProcess,
 ) -> None:
@@ -86,6 +88,7 @@ async def ask(node: NodeProcess) -> dict[str, Any]:
         return answer
 
 
+@pytest.mark.limit("failed logins", "address and account")
 def test_failed_logins_slow_down_one_account_at_one_address(node: NodeProcess) -> None:
     async def fail(account: str) -> None:
         client = connect(node.endpoint, client_id=account, account=account, secret="guess")
@@ -111,6 +114,7 @@ def test_failed_logins_slow_down_one_account_at_one_address(node: NodeProcess) -
     run_within(work())
 
 
+@pytest.mark.limit("time of a handshake, with TLS", "connection")
 def test_unfinished_tls_handshakes_end_at_the_time_out(tmp_path: Path) -> None:
     own = make_certificate(tmp_path, "node")
     tls = f"ssl:port={{port}}:interface=127.0.0.1:privateKey={own.key}:certKey={own.certificate}"
@@ -118,13 +122,17 @@ def test_unfinished_tls_handshakes_end_at_the_time_out(tmp_path: Path) -> None:
 
     async def work(node: NodeProcess) -> None:
         endpoint = f"tls:localhost:{node.port}"
-        async with connect(endpoint, trust=own.certificate) as client:
+        async with (
+            measured_bystander(endpoint, trust=own.certificate) as bystander,
+            connect(endpoint, trust=own.certificate) as client,
+        ):
             await client.when_connected(PATIENCE)
             before = count_files(node)
             async with (
                 open_many(node.port, 20) as silent,
                 open_many(node.port, 20, PART_OF_TLS) as partial,
             ):
+                await bystander.measure()
                 for each in (*silent, *partial):
                     await each.read_to_end()
                 refused = (await client.ask("status"))["refused_connections"]
@@ -140,6 +148,7 @@ def count_files(node: NodeProcess) -> int:
     return len(os.listdir(f"/proc/{node.process.pid}/fd"))
 
 
+@pytest.mark.limit("descriptors", "node")
 def test_node_without_free_descriptors_serves_its_clients_and_recovers(tmp_path: Path) -> None:
     files = 200
     prelude = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.client.asyncio_face import connect
-from broker.dtd.fetch_slots import MAX_FETCHES_OF_OWNER
+from broker.dtd.fetch_slots import MAX_FETCHES, MAX_FETCHES_OF_OWNER
 from broker.event.envelope import EventType
 from broker.event.event_id import EventId
 from broker.event.writer import write_event
@@ -32,6 +32,8 @@ from tests.system.traffic import ask_status, run_within
 pytestmark = pytest.mark.system
 
 TYPES = 537
+#: Accounts that together have more fetches than the node.
+MANY = MAX_FETCHES // MAX_FETCHES_OF_OWNER + 2
 GOOD = b"""<!ENTITY % Mspaces.content ", a">
 <!ENTITY % m PUBLIC "-//xmlbroker//ELEMENTS Mspaces Envelope 1.0//EN" "mspaces-1.0.mod">%m;
 <!ELEMENT a EMPTY>"""
@@ -61,6 +63,27 @@ class DtdServer:
         writer.close()
 
 
+def unknown_types(account: str, count: int, pointer: str) -> list[bytes]:
+    """Return events of types whose requests get no answer."""
+    return [
+        write_event(
+            EventId(account, 1, number, 1),
+            "types",
+            EventType(f"{account}-type{number}", "1.0"),
+            b"<a/>",
+            system_id=f"{pointer}/{account}{number}.dtd",
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+async def wait_for_requests(server: DtdServer, count: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while server.requests < count:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.limit("DTD look-ups at once", "account or node")
 def test_a_batch_of_many_types_fetches_a_few_at_a_time(tmp_path: Path) -> None:
     server = DtdServer()
     pointer = f"http://127.0.0.1:{server.port}"
@@ -70,16 +93,7 @@ def test_a_batch_of_many_types_fetches_a_few_at_a_time(tmp_path: Path) -> None:
         + account_toml("good", publish=["types"])
         + f'[log]\nsync = false\n[types]\npointers = ["{pointer}/"]\n'
     )
-    batch = [
-        write_event(
-            EventId("bad", 1, number, 1),
-            "types",
-            EventType(f"odd{number}", "1.0"),
-            b"<a/>",
-            system_id=f"{pointer}/odd{number}.dtd",
-        )
-        for number in range(1, TYPES + 1)
-    ]
+    batch = unknown_types("bad", TYPES, pointer)
 
     async def work(node: NodeProcess) -> None:
         async with AsyncExitStack() as stack:
@@ -91,9 +105,7 @@ def test_a_batch_of_many_types_fetches_a_few_at_a_time(tmp_path: Path) -> None:
             attacker = await RawSession.open(node.port, "bad", secret=SECRET)
             stack.callback(attacker.close)
             await attacker.send(encode_batch(1, batch))
-            async with asyncio.timeout(PATIENCE):
-                while server.requests < MAX_FETCHES_OF_OWNER:
-                    await asyncio.sleep(0.01)
+            await wait_for_requests(server, MAX_FETCHES_OF_OWNER)
             await bystander.measure()
             good = await stack.enter_async_context(connect(node.endpoint, **identity_of("good")))
             # Another account's fetch does not wait for those.
@@ -105,6 +117,39 @@ def test_a_batch_of_many_types_fetches_a_few_at_a_time(tmp_path: Path) -> None:
         assert server.most_open == MAX_FETCHES_OF_OWNER
         (limit,) = (each for each in limits if each["name"] == "dtd-fetches-of-account")
         assert limit["reached"] > 0
+
+    with NodeProcess(tmp_path, configuration) as node:
+        run_within(work(node))
+
+
+@pytest.mark.limit("DTD look-ups at once", "node")
+def test_fetches_of_many_accounts_are_bounded(tmp_path: Path) -> None:
+    server = DtdServer()
+    pointer = f"http://127.0.0.1:{server.port}"
+    configuration = (
+        BASE
+        + "".join(account_toml(f"many{number}", publish=["types"]) for number in range(MANY))
+        + f'[log]\nsync = false\n[types]\npointers = ["{pointer}/"]\n'
+    )
+
+    async def work(node: NodeProcess) -> None:
+        async with AsyncExitStack() as stack:
+            listening = await asyncio.start_server(server.handle, "127.0.0.1", server.port)
+            stack.callback(listening.close)
+            bystander = await stack.enter_async_context(
+                measured_bystander(node.endpoint, **BYSTANDER)
+            )
+            for number in range(MANY):
+                attacker = await RawSession.open(node.port, f"many{number}", secret=SECRET)
+                stack.callback(attacker.close)
+                batch = unknown_types(f"many{number}", MAX_FETCHES_OF_OWNER, pointer)
+                await attacker.send(encode_batch(1, batch))
+            await wait_for_requests(server, MAX_FETCHES)
+            await bystander.measure()
+            limits = (await ask_status(node.endpoint, **ADMINISTRATOR))["limits"]
+        assert server.most_open == server.requests == MAX_FETCHES
+        (limit,) = (each for each in limits if each["name"] == "dtd-fetches")
+        assert limit["reached"] == MANY * MAX_FETCHES_OF_OWNER - MAX_FETCHES
 
     with NodeProcess(tmp_path, configuration) as node:
         run_within(work(node))

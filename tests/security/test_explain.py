@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from broker.client.asyncio_face import connect
 from broker.errors import Overloaded, TooLarge
 from broker.event.event_id import EventId
 from broker.event.writer import write_event
-from broker.tracing.explanation_answers import MAX_EVENT_BYTES
+from broker.tracing.explanation_answers import MAX_EVENT_BYTES, MAX_WAITING, MAX_WAITING_OF_HOLDER
 from tests.security.account_settings import BASE, BYSTANDER, account_toml, identity_of
 from tests.security.bystander import measured_bystander
 from tests.system.node_process import NodeProcess
@@ -19,7 +20,14 @@ from tests.system.traffic import FLIGHT, flight, run_within
 
 pytestmark = pytest.mark.system
 
-CONFIGURATION = BASE + account_toml("bad", subscribe=["large"]) + "[log]\nsync = false\n"
+#: More than ask two explanations each without a refusal.
+MANY = MAX_WAITING // MAX_WAITING_OF_HOLDER + 2
+CONFIGURATION = (
+    BASE
+    + account_toml("bad", subscribe=["large"])
+    + "".join(account_toml(f"many{number}") for number in range(MANY))
+    + "[log]\nsync = false\n"
+)
 SUBSCRIPTIONS = 48
 LEG = b'<flightleg status="active"><altitude type="reported" mode="plain">9</altitude></flightleg>'
 QUERY = "//flightleg[count(preceding::altitude[. > 5]) > {0}] or //altitude[contains(., '{0}')]"
@@ -31,6 +39,7 @@ def event(size: int) -> bytes:
     return write_event(EventId("bad-0", 1, 1, 1), "large", FLIGHT, payload)
 
 
+@pytest.mark.limit("explanations", "account")
 def test_explanations_of_large_events_stop_nobody(tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
         async with (
@@ -67,6 +76,37 @@ def test_explanations_of_large_events_stop_nobody(tmp_path: Path) -> None:
             assert await asyncio.gather(*attacks, return_exceptions=True)
             for each in attacks:
                 assert each.cancelled()
+
+    with NodeProcess(tmp_path, CONFIGURATION) as node:
+        run_within(work(node))
+
+
+@pytest.mark.limit("explanations", "node")
+def test_explanations_of_many_accounts_are_bounded(tmp_path: Path) -> None:
+    async def work(node: NodeProcess) -> None:
+        async with AsyncExitStack() as stack:
+            bystander = await stack.enter_async_context(
+                measured_bystander(node.endpoint, **BYSTANDER)
+            )
+            clients = [
+                await stack.enter_async_context(connect(node.endpoint, **identity_of(f"many{n}")))
+                for n in range(MANY)
+            ]
+            document = event(MAX_EVENT_BYTES - 10_000)
+            asked = [
+                asyncio.ensure_future(client.ask("explain", document, query=QUERY.format(1)))
+                for client in clients
+                for _ in range(MAX_WAITING_OF_HOLDER)
+            ]
+            await bystander.measure(tries=3)
+            most = len(asked) - MAX_WAITING
+            refused = [each for each in asked if each.done() and each.exception() is not None]
+            assert 0 < len(refused) <= most
+            for each in refused:
+                assert isinstance(each.exception(), Overloaded)
+            for each in asked:
+                each.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
 
     with NodeProcess(tmp_path, CONFIGURATION) as node:
         run_within(work(node))

@@ -22,11 +22,14 @@ from tests.system.traffic import FLIGHT, ask_status, flight, run_within
 
 pytestmark = pytest.mark.system
 
+#: Accounts that together use up the names of the node.
+MANY, OF_EACH = 11, 9_900
 CONFIGURATION = (
     BASE
     + account_toml("bad", publish=["names"])
     + account_toml("worse", publish=["names"])
     + account_toml("good", publish=["names"])
+    + "".join(account_toml(f"many{number}", publish=["names"]) for number in range(MANY))
     + "[log]\nsync = false\n"
 )
 
@@ -41,6 +44,7 @@ async def publish(node: NodeProcess, account: str, payload: bytes, session: int 
         return await client.publish("names", payload, FLIGHT)
 
 
+@pytest.mark.limit("names that no DTD declares", "account")
 def test_an_account_with_too_many_names_is_refused_and_others_are_not(tmp_path: Path) -> None:
     async def attack(node: NodeProcess) -> None:
         async with measured_bystander(node.endpoint, **BYSTANDER) as bystander:
@@ -68,3 +72,22 @@ def test_an_account_with_too_many_names_is_refused_and_others_are_not(tmp_path: 
         node.stop()
         node.start()
         run_within(publish_again(node))
+
+
+@pytest.mark.limit("names that no DTD declares", "node")
+def test_names_of_all_accounts_are_bounded_and_each_keeps_a_few(tmp_path: Path) -> None:
+    async def work(node: NodeProcess) -> None:
+        async with measured_bystander(node.endpoint, **BYSTANDER) as bystander:
+            for number in range(MANY - 1):
+                names = named_flight(OF_EACH, f"m{number}-")
+                assert await publish(node, f"many{number}", names)
+            with pytest.raises(TooManyNames):
+                await publish(node, f"many{MANY - 1}", named_flight(OF_EACH, "last-"))
+            await bystander.measure()
+            assert await publish(node, f"many{MANY - 1}", named_flight(50, "few-"))
+        limits = (await ask_status(node.endpoint, **ADMINISTRATOR))["limits"]
+        (total,) = (each for each in limits if each["name"] == "undeclared-names")
+        assert OF_EACH * (MANY - 2) < total["used"] <= total["bound"] and total["reached"] == 1
+
+    with NodeProcess(tmp_path, CONFIGURATION) as node:
+        run_within(work(node))

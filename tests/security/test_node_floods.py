@@ -28,6 +28,8 @@ def make_node(folder: Path, name: str, port: int, seed: int | None = None) -> No
     )
 
 
+@pytest.mark.limit("handshakes of nodes", "node")
+@pytest.mark.limit("handshakes of nodes", "address")
 def test_silent_strangers_keep_no_node_out(tmp_path: Path) -> None:
     ports = free_port(), free_port()
     one, other = make_node(tmp_path, "n1", ports[0]), make_node(tmp_path, "n2", ports[1], ports[0])

@@ -39,6 +39,7 @@ async def subscribe(
             return ""
 
 
+@pytest.mark.limit("marks in positions", "client")
 def test_positions_of_one_client_are_bounded(tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
         session = await RawSession.open(node.port, "bad")

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from broker.errors import FrameTooLarge, ProtocolError, TooManySessions
+from broker.transport.socket.proxy_header import MAX_WAITING
 from broker.wire import messages
 from broker.wire.messages import Welcome
-from tests.security.attacker import ATTACKER, Connection, open_many
+from tests.capability import need
+from tests.security.attacker import ATTACKER, BACKLOG, Connection, more_files, open_many
 from tests.security.bystander import measured_bystander
 from tests.system.certificates import make_certificate
 from tests.system.node_process import PATIENCE, NodeProcess
@@ -28,6 +30,7 @@ CONFIGURATION = """[log]
 sync = false
 [limits]
 max_handshakes_per_address = 5
+handshake_timeout = 60
 """
 
 
@@ -83,6 +86,31 @@ def test_limits_and_status_have_the_address_behind_the_proxy(node: NodeProcess) 
         node.await_log(r"connection from 2001:db8::66:50000 refused: too many")
 
     run_within(work())
+
+
+@pytest.mark.limit("PROXY headers that are not complete", "node")
+def test_connections_without_a_whole_header_shut_nobody_out(tmp_path: Path) -> None:
+    need("many-files")
+
+    async def work(node: NodeProcess) -> None:
+        async with measured_bystander(node.endpoint) as bystander:
+            begun = header()[:10]
+            async with open_many(node.port, MAX_WAITING, begun, hosts=(PROXY,)) as waiting:
+                async with log_in(node.port, "behind", "192.0.2.7"):
+                    await asyncio.wait_for(closed_of(waiting, 1), PATIENCE)
+                # The first login has its header, and left a place.
+                async with open_many(node.port, 10, begun, hosts=(PROXY,)):
+                    await bystander.measure()
+                    await asyncio.wait_for(closed_of(waiting, 10), PATIENCE)
+
+    async def closed_of(connections: list[Connection], count: int) -> None:
+        """Exactly so many are closed by the node."""
+        while (closed := sum(each.is_closed for each in connections)) < count:
+            await asyncio.sleep(0.01)
+        assert closed == count
+
+    with more_files(2 * MAX_WAITING), proxied_node(tmp_path, BACKLOG) as node:
+        run_within(work(node))
 
 
 def test_header_precedes_tls(tmp_path: Path) -> None:

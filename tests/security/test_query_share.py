@@ -42,6 +42,7 @@ async def publish_all(publisher: AsyncioClient) -> list[Receipt]:
     return [await publisher.publish("slow", flight(number), FLIGHT) for number in range(EVENTS)]
 
 
+@pytest.mark.limit("time of queries", "account")
 def test_sessions_of_one_account_share_its_time_for_queries(tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
         async with AsyncExitStack() as stack:
@@ -83,6 +84,7 @@ def test_sessions_of_one_account_share_its_time_for_queries(tmp_path: Path) -> N
         run_within(work(node))
 
 
+@pytest.mark.limit("matching of logged events: recoveries, catching up", "node")
 def test_recoveries_of_one_account_delay_neither_live_events_nor_those_of_another(
     tmp_path: Path,
 ) -> None:

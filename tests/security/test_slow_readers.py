@@ -31,6 +31,7 @@ total_bytes = "32MiB"
 GROWTH = 100 << 20
 
 
+@pytest.mark.limit("queues and send buffers of all clients and links of nodes", "node")
 def test_queues_of_all_slow_readers_together_are_bounded(tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
         async with AsyncExitStack() as stack:

@@ -62,10 +62,15 @@ class RawSession:
         self._limit = WINDOW
 
     @classmethod
-    async def open(cls, port: int, client_id: str, secret: str = "") -> RawSession:
+    async def open(
+        cls, port: int, client_id: str, secret: str = "", account: str = ""
+    ) -> RawSession:
+        """Raises the node's refusal. With a secret the account is the ClientId by default."""
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         message = hello(client_id, secret=secret)
-        exchange = ClientExchange(client_id)
+        account = account or message.account
+        message = replace(message, account=account)
+        exchange = ClientExchange(account)
         if secret:
             message = replace(message, credential=format_credential(SCRAM, exchange.first))
         writer.write(frame(messages.encode(message)))
@@ -75,6 +80,9 @@ class RawSession:
             keys = ClientKeys.from_salted(derivation.derive(secret.encode()))
             writer.write(frame(messages.encode(Response(exchange.respond(keys)))))
             welcome = messages.decode(await read_frame(reader))
+        if isinstance(welcome, Refuse):
+            writer.transport.abort()
+            raise from_wire(welcome.error)
         assert isinstance(welcome, Welcome), welcome
         session = cls(reader, writer)
         node_resume = wire.decode_resume(wire.decode_packet(await read_frame(reader))[1])
