@@ -285,13 +285,6 @@ class ForgedIdentity(InvalidEvent):
     code = "forged-identity"
 
 
-class TooManyNames(InvalidEvent):
-    """The parser keeps undeclared names until the node ends, and the account has used up its share
-    of them. Events with declared names only are accepted."""
-
-    code = "too-many-names"
-
-
 class OutsideWindow(InvalidEvent):
     """The sequence number is too old to be told from a duplicate."""
 

@@ -48,10 +48,10 @@ def read_event(document: bytes) -> Event:
         raise BadEnvelope(f"the envelope can not be read: {error}") from None
 
 
-def read_latest_version(document: bytes) -> str | None:
+def read_latest_version(document: bytes, parser: etree.XMLParser | None = None) -> str | None:
     """Raises `NotWellFormed` or `BadEnvelope`."""
     try:
-        kind = _first(_children(parse_document(document)), "EventType")
+        kind = _first(_children(parse_document(document, parser)), "EventType")
     except ValueError as error:
         raise BadEnvelope(f"the envelope can not be read: {error}") from None
     return _optional(_children(kind), "LatestVersionNum")
@@ -68,16 +68,26 @@ def may_cross_cleartext(document: bytes) -> bool:
         return False
 
 
-def parse_document(document: bytes) -> etree._Element:
-    """Raises `NotWellFormed`, also for another encoding than UTF-8."""
+def parse_document(document: bytes, parser: etree.XMLParser | None = None) -> etree._Element:
+    """Raises `NotWellFormed`, also for another encoding than UTF-8. The default is a common parser
+    of all documents."""
     global _parser
+    if parser is not None:
+        return _parse(document, parser)
+    try:
+        return _parse(document, _parser)
+    except NotWellFormed:
+        # The parser would keep a long error log.
+        _parser = make_parser()
+        raise
+
+
+def _parse(document: bytes, parser: etree.XMLParser) -> etree._Element:
     if b"\0" in document:
         raise NotWellFormed("the document has a NUL byte: only UTF-8 is accepted")
     try:
-        root = etree.fromstring(document, _parser)
+        root = etree.fromstring(document, parser)
     except etree.XMLSyntaxError as error:
-        # The parser would keep a long error log.
-        _parser = _make_parser()
         line, column = error.position
         raise NotWellFormed(str(error.msg), line=line, column=column) from None
     encoding = root.getroottree().docinfo.encoding
@@ -86,11 +96,11 @@ def parse_document(document: bytes) -> etree._Element:
     return root
 
 
-def _make_parser() -> etree.XMLParser:
+def make_parser() -> etree.XMLParser:
     return etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False)
 
 
-_parser = _make_parser()
+_parser = make_parser()
 #: In each document of the highest level: the word, or a character reference.
 _LEVEL_HINT: Final = re.compile(rb"high|&#")
 

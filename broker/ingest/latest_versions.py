@@ -12,7 +12,8 @@ from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName, InvalidEvent
 from broker.event.envelope import Header
-from broker.event.reader import read_latest_version
+from broker.event.reader import make_parser, read_latest_version
+from broker.matching.separate_names import call_separately
 
 _MAX_CACHED_VERSIONS: Final = 1000
 
@@ -28,7 +29,7 @@ class LatestVersions:
     def look_up_named(self, document: bytes, header: Header) -> None:
         """Parse the event, because a comment could contain the same text."""
         try:
-            version = read_latest_version(document)
+            version = call_separately(lambda: read_latest_version(document, make_parser()))
             reference = DtdReference(header.type_name, header.version)
             latest = (
                 reference if version is None else DtdReference(header.type_name, version.strip())

@@ -9,6 +9,7 @@ from lxml import etree
 
 from broker.errors import InvalidEvent, NotWellFormed, TooLarge
 from broker.matching.document_limits import DocumentLimits
+from broker.matching.separate_names import call_separately
 
 _MAX_MESSAGE = 300
 #: XML_ERR_NAME_TOO_LONG and XML_ERR_RESOURCE_LIMIT (depth, sizes).
@@ -24,10 +25,16 @@ class DocumentParser:
         self._too_deep = _compile_condition("/*" * (limits.max_depth + 1))
         self._too_many = _compile_condition(f"//*[count(@*) > {limits.max_attributes}]")
 
-    def parse(self, document: bytes) -> etree._Element:
-        """Return the root element. Raises `NotWellFormed` or `TooLarge` with line and column."""
+    def parse(self, document: bytes, *, keep_names: bool = True) -> etree._Element:
+        """Return the root element. Raises `NotWellFormed` or `TooLarge` with line and column.
+
+        Without `keep_names`, the document's names are not stored until the process ends.
+        """
         try:
-            root = etree.fromstring(document, self._parser)
+            if keep_names:
+                root = etree.fromstring(document, self._parser)
+            else:
+                root = call_separately(lambda: etree.fromstring(document, _make_parser()))
         except etree.XMLSyntaxError as error:
             # The parser would store its errors, possibly very many, until the next document.
             self._parser = _make_parser()

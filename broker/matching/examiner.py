@@ -22,6 +22,8 @@ from broker.matching.whitespace import mark_mixed_runs
 from broker.matching.xpath_evaluation import ParsedEvent
 
 _NO_NAMES: frozenset[str] = frozenset()
+#: Holder of the share of names of events in logs.
+_LOGGED = ""
 
 
 class Examiner:
@@ -50,14 +52,16 @@ class Examiner:
         if variants and reference is not None:
             reference = variants.get(reference, reference)
         dtd = None if reference is None else self._dtds.get(reference)
+        keep_names = True
         if self.name_watch.may_exceed(len(document), holder):
             if reference is None:
                 raise _missing_doctype()
             if dtd is None and reference not in undescribed:
                 return TypeMissing(reference, prolog.system_id)
-            self._check_names(document, prolog, dtd, holder)
+            check_entity_references(document, prolog.end)
+            keep_names = self._has_room(document, prolog, dtd, holder)
         try:
-            root = self._parse(document, prolog)
+            root = self._parse(document, prolog, keep_names=keep_names)
             if reference is None:
                 raise _missing_doctype()
             if document.find(b"&", prolog.end) >= 0:
@@ -66,22 +70,20 @@ class Examiner:
                 if (invalid := dtd.check(root)) is not None:
                     raise invalid
                 dtd.apply_defaults(root)
+            elif reference not in undescribed:
+                if keep_names:
+                    self._count_names(document, prolog, dtd, holder)
+                return TypeMissing(reference, prolog.system_id)
             else:
-                self.name_watch.count_undeclared(document[prolog.end :], _NO_NAMES, holder)
-                if reference not in undescribed:
-                    return TypeMissing(reference, prolog.system_id)
                 check_envelope_structure(root)
                 apply_envelope_defaults(root)
         except InvalidEvent:
-            declared = _NO_NAMES if dtd is None else dtd.names
-            text = prolog.extras + document[prolog.end :]
-            self.name_watch.count_undeclared(text, declared, holder)
+            if keep_names:
+                self._count_names(document, prolog, dtd, holder)
             raise
-        if dtd is not None and (prolog.extras or _has_instructions(document, prolog.end)):
-            # Targets of processing instructions are names too, and no DTD declares them.
-            text = prolog.extras + document[prolog.end :]
-            self.name_watch.count_undeclared(text, dtd.names, holder)
-        return ParsedEvent(root, read_envelope(root, reference))
+        if keep_names and _may_have_undeclared(document, prolog, dtd):
+            self._count_names(document, prolog, dtd, holder)
+        return ParsedEvent(root, read_envelope(root, reference), keep_names=keep_names)
 
     def find_known_type(self, document: bytes) -> DtdReference | None:
         """Return the type that a document names, if its DTD is in the cache."""
@@ -91,16 +93,21 @@ class Examiner:
             return None
         return None if reference is None or self._dtds.get(reference) is None else reference
 
-    def _parse(self, document: bytes, prolog: Prolog) -> etree._Element:
-        root = self._parser.parse(mark_mixed_runs(document, prolog.end))
+    def _parse(self, document: bytes, prolog: Prolog, *, keep_names: bool) -> etree._Element:
+        marked = mark_mixed_runs(document, prolog.end)
+        root = self._parser.parse(marked, keep_names=keep_names)
         check_prolog(prolog, root)
         return root
 
     # In its own frame: the copy of the document is freed before the parse.
-    def _check_names(self, document: bytes, prolog: Prolog, dtd: IDtd | None, holder: str) -> None:
-        check_entity_references(document, prolog.end)
+    def _has_room(self, document: bytes, prolog: Prolog, dtd: IDtd | None, holder: str) -> bool:
         declared = _NO_NAMES if dtd is None else dtd.names
-        self.name_watch.check_names(prolog.extras + document[prolog.end :], declared, holder)
+        return self.name_watch.has_room(prolog.extras + document[prolog.end :], declared, holder)
+
+    def _count_names(self, document: bytes, prolog: Prolog, dtd: IDtd | None, holder: str) -> None:
+        declared = _NO_NAMES if dtd is None else dtd.names
+        text = prolog.extras + document[prolog.end :]
+        self.name_watch.count_undeclared(text, declared, holder)
 
     def parse_recognised(self, document: bytes, header: Header, dtd: IDtd) -> ParsedEvent:
         """Parse a recognised event, which is valid by `dtd` and has this header."""
@@ -129,19 +136,31 @@ class Examiner:
         dtd = self._dtds.get(reference)
         if dtd is None and reference not in undescribed:
             raise DtdNeeded(TypeMissing(reference, prolog.system_id))
-        root = self._parse(document, prolog)
+        keep_names = not self.name_watch.may_exceed(len(document), _LOGGED) or self._has_room(
+            document, prolog, dtd, _LOGGED
+        )
+        root = self._parse(document, prolog, keep_names=keep_names)
+        if keep_names and _may_have_undeclared(document, prolog, dtd):
+            self._count_names(document, prolog, dtd, _LOGGED)
         if dtd is not None:
             dtd.apply_defaults(root)
         else:
             check_envelope_structure(root)
             apply_envelope_defaults(root)
-        return ParsedEvent(root, read_envelope(root, reference), liveness)
+        parts = read_envelope(root, reference)
+        return ParsedEvent(root, parts, liveness, keep_names=keep_names)
 
 
 def _missing_doctype() -> BadEnvelope:
     return BadEnvelope("the document has no DOCTYPE, which would name its type", line=1, column=1)
 
 
-def _has_instructions(document: bytes, start: int) -> bool:
+def _may_have_undeclared(document: bytes, prolog: Prolog, dtd: IDtd | None) -> bool:
+    """Return True if a valid document may have names that its DTD does not declare.
+
+    Targets of processing instructions are names too, and no DTD declares them.
+    """
+    if dtd is None or prolog.extras:
+        return True
     # A question mark is rare, and a single character is found much faster.
-    return document.find(b"?", start) >= 0 and document.find(b"<?", start) >= 0
+    return document.find(b"?", prolog.end) >= 0 and document.find(b"<?", prolog.end) >= 0

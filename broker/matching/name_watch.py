@@ -1,8 +1,8 @@
 """A bound on the names that libxml2 stores until the process ends (checklist T27).
 
-Declared names are few. Undeclared ones are counted approximately, before the parse if they could
-exceed a bound. Each holder, an account or a client, has a share, so that one of them can not use up
-the names of all. Documents that would exceed the share are refused without a parse.
+Declared names are few. Undeclared ones are counted, before the parse if they could exceed a bound.
+Each holder, an account or a client, has a share, so that one of them can not use up the names of
+all. Documents that would exceed the share are parsed separately (`broker.matching.separate_names`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Final
 
 import attrs
 
-from broker.errors import TooManyNames
 from broker.limit_registry import LimitRegistry
 
 _MARKUP = re.compile(
@@ -31,8 +30,6 @@ _BLANKS_KEPT = re.compile(rb">([ \t\r\n]{2,59})<\?")
 _TAG = re.compile(rb"<[?/!]?([^\s<>/?]+)")
 _NAMESPACE = re.compile(rb"xmlns[^=<>]{0,200}=\s*(\"[^\"]*\"|'[^']*')")
 _REFERENCE = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)([^\s;&<>\"'#]+)")
-#: Bits of the sketch that counts distinct names. A name sets one.
-_SKETCH_BITS = 1 << 20
 #: The shortest markup with a name, `&a;` or `<a>`.
 _MIN_BYTES_A_NAME = 3
 #: Names and bytes that a holder may use although the node's bound is reached.
@@ -64,15 +61,14 @@ _DEFAULT_LIMITS = NameLimits()
 class NameWatch:
     """Counts undeclared names, of the process and of each holder.
 
-    The holder "" has no share of its own: its documents were accepted by another node.
+    The holder "" stands for events of other nodes and of logs.
     """
 
     def __init__(
         self, limits: NameLimits = _DEFAULT_LIMITS, limit_registry: LimitRegistry | None = None
     ) -> None:
         self._limits = limits
-        # Not a checksum: hostile names must not set one bit together.
-        self._sketch = bytearray(_SKETCH_BITS // 8)
+        self._known: set[bytes] = set()
         self._total = _Share()
         self._shares: dict[str, _Share] = {}
         registry = limit_registry or LimitRegistry()
@@ -101,8 +97,8 @@ class NameWatch:
         names, size = self._find_room(holder)
         return document_bytes > _MIN_BYTES_A_NAME * names or document_bytes > size
 
-    def check_names(self, text: bytes, declared: Set[str], holder: str) -> None:
-        """Raise `TooManyNames` if a text has more new names than its holder may use.
+    def has_room(self, text: bytes, declared: Set[str], holder: str) -> bool:
+        """Return False if a text has more new names than its holder may use.
 
         It refers to predefined entities only.
         """
@@ -110,10 +106,10 @@ class NameWatch:
         # Few tags and attributes can not have many names, and are counted much faster.
         marks = text.count(b"<") + text.count(b"=")
         if (marks <= names and len(text) <= size) or self._are_few(text, declared, names, size):
-            return
-        of_node = self._find_room("")
+            return True
+        limits, total = self._limits, self._total
         limit = self._share_limit
-        if names >= of_node[0] or size >= of_node[1]:
+        if names >= limits.max_names - total.names or size >= limits.max_bytes - total.bytes:
             limit = self._total_limit
         new: set[bytes] = set()
         for name in _iterate_names(text):
@@ -123,11 +119,8 @@ class NameWatch:
             size -= len(name)
             if len(new) > names or size < 0:
                 limit.count_reached()
-                shown = name[:60].decode("utf-8", "replace")
-                raise TooManyNames(
-                    f"{shown!r} is not declared, and no more undeclared names are accepted from "
-                    "this account until the node restarts"
-                )
+                return False
+        return True
 
     def _are_few(self, text: bytes, declared: Set[str], names: int, size: int) -> bool:
         """Return True if the words that may be names are few: a fast upper bound."""
@@ -135,9 +128,17 @@ class NameWatch:
         for part in text.split(b"="):
             words.update(part.rsplit(None, 1)[-1:])
         words.update(_NAMESPACE.findall(text))
-        new = [len(word) for word in words if self._is_new(word, declared)]
+        # Each instruction may keep a run of blanks before it.
         instructions = text.count(b"<?")
-        return len(new) + instructions <= names and sum(new) + 60 * instructions <= size
+        names -= instructions
+        size -= 60 * instructions
+        for word in words:
+            if names < 0 or size < 0:
+                return False
+            if self._is_new(word, declared):
+                names -= 1
+                size -= len(word)
+        return names >= 0 and size >= 0
 
     def count_undeclared(self, text: bytes, declared: Set[str], holder: str = "") -> None:
         for name in chain(_iterate_names(text), _REFERENCE.findall(text)):
@@ -147,13 +148,11 @@ class NameWatch:
     def _find_room(self, holder: str) -> tuple[int, int]:
         """Return how many names and bytes a holder may still use."""
         limits, total = self._limits, self._total
-        names, size = limits.max_names - total.names, limits.max_bytes - total.bytes
-        if holder:
-            share = self._find_share(holder)
-            names = max(names, RESERVED_NAMES - share.names)
-            size = max(size, RESERVED_BYTES - share.bytes)
-            names = min(names, limits.max_names_of_holder - share.names)
-            size = min(size, limits.max_bytes_of_holder - share.bytes)
+        share = self._find_share(holder)
+        names = max(limits.max_names - total.names, RESERVED_NAMES - share.names)
+        size = max(limits.max_bytes - total.bytes, RESERVED_BYTES - share.bytes)
+        names = min(names, limits.max_names_of_holder - share.names)
+        size = min(size, limits.max_bytes_of_holder - share.bytes)
         return max(0, names), max(0, size)
 
     def _find_share(self, holder: str) -> _Share:
@@ -164,15 +163,11 @@ class NameWatch:
         return share
 
     def _is_new(self, name: bytes, declared: Set[str]) -> bool:
-        bit = hash(name) % _SKETCH_BITS
-        return not self._sketch[bit >> 3] & 1 << (bit & 7) and (
-            name.decode("utf-8", "replace") not in declared
-        )
+        return name not in self._known and name.decode("utf-8", "replace") not in declared
 
     def _count_name(self, name: bytes, holder: str) -> None:
-        bit = hash(name) % _SKETCH_BITS
-        self._sketch[bit >> 3] |= 1 << (bit & 7)
-        for share in (self._total, *([self._find_share(holder)] if holder else ())):
+        self._known.add(name)
+        for share in (self._total, self._find_share(holder)):
             share.names += 1
             share.bytes += len(name)
 

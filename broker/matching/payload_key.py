@@ -8,9 +8,10 @@ from lxml import etree
 
 from broker.errors import BadQuery, BrokerError
 from broker.event.payload import find_payload_element
-from broker.event.reader import parse_document
+from broker.event.reader import make_parser, parse_document
 from broker.matching.query.query import Query
 from broker.matching.query.tree import Axis, Path, PathStart
+from broker.matching.separate_names import call_separately
 
 
 def compile_key(text: str, namespaces: Mapping[str, str]) -> Callable[[bytes], str]:
@@ -58,14 +59,19 @@ def check_key_path(query: Query) -> tuple[tuple[str, str], ...]:
 
 
 def compile_key_path(text: str, namespaces: Mapping[str, str]) -> Callable[[bytes], str]:
-    """Return a function that evaluates a checked path on a document; "" without a value."""
+    """Return a function that evaluates a checked path on a document; "" without a value.
+
+    It adds no names of documents to those of the process.
+    """
     xpath = etree.XPath(
         f"string(self::{text[1:]})", namespaces=dict(namespaces), regexp=False, smart_strings=False
     )
 
     def key(document: bytes) -> str:
         try:
-            payload = find_payload_element(parse_document(document))
+            payload = call_separately(
+                lambda: find_payload_element(parse_document(document, make_parser()))
+            )
             return "" if payload is None else str(xpath(payload))
         except (BrokerError, etree.LxmlError):
             return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, cast
 
 import attrs
@@ -17,6 +17,7 @@ from broker.matching.query.extension_function import EXTENSION_FUNCTIONS
 from broker.matching.query.namespaces import ENVELOPE_PREFIX
 from broker.matching.query.parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.matching.query.query import Query
+from broker.matching.separate_names import call_separately
 
 _VALUES: dict[str, Any] = {
     "StreamId": lambda header: header.stream,
@@ -36,18 +37,33 @@ _DEEPER = etree.XPath(f"boolean({'/*' * (SHALLOW_DEPTH + 1)})")
 class ParsedEvent:
     """One event as queries see it. Its parts are made at first use."""
 
-    __slots__ = ("_depth", "_document", "_envelope", "_liveness", "_payload", "header")
+    __slots__ = (
+        "_depth",
+        "_document",
+        "_envelope",
+        "_keep_names",
+        "_liveness",
+        "_payload",
+        "header",
+    )
 
     def __init__(
-        self, envelope: etree._Element, parts: EnvelopeParts, liveness: Liveness | None = None
+        self,
+        envelope: etree._Element,
+        parts: EnvelopeParts,
+        liveness: Liveness | None = None,
+        *,
+        keep_names: bool = True,
     ) -> None:
-        """`liveness` is the effective value (DESIGN 5); None means the document's own."""
+        """`liveness` is the effective value (DESIGN 5); None means the document's own. Without
+        `keep_names`, the names of the tree are not stored until the process ends."""
         self.header: Header = parts.header
         self._envelope = envelope
         self._payload = parts.payload
         self._liveness = liveness or parts.header.liveness
         self._document: etree._Element | None = None
         self._depth = 0
+        self._keep_names = keep_names
 
     @property
     def envelope(self) -> etree._Element:
@@ -63,7 +79,10 @@ class ParsedEvent:
                 self._document = self._envelope
             else:
                 # lxml also copies the text after an element.
-                self._document = copy.deepcopy(self._payload)
+                copy_payload = partial(copy.deepcopy, self._payload)
+                self._document = (
+                    copy_payload() if self._keep_names else call_separately(copy_payload)
+                )
                 if self._payload.tail is not None:
                     self._document.tail = None
         return self._document

@@ -12,12 +12,14 @@ import pytest
 from lxml import etree
 
 from broker.dtd.reference import DtdReference
-from broker.errors import TooManyNames
+from broker.errors import NotValid
+from broker.event.envelope import Liveness
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted, Refused, TypeMissing
-from broker.matching.name_watch import NameLimits, NameWatch
+from broker.matching.name_watch import RESERVED_NAMES, NameLimits, NameWatch
 from broker.matching.query.query import parse_query
 from broker.matching.reference_matcher import ReferenceMatcher
+from broker.matching.separate_names import call_separately
 from broker.matching.xpath_evaluation import CompiledXPath, query_inputs
 
 ALL = StreamPattern.parse(">")
@@ -144,28 +146,63 @@ def test_error_log_of_the_parser_is_bounded(dtds: Any, ticking: Any) -> None:
     assert len(engine._examiner._parser._parser.error_log) <= 100
 
 
-def test_engine_guards_after_too_many_undeclared_names(
-    dtds: Any, ticking: Any, make_event: MakeEvent
+def test_documents_beyond_the_bound_of_names_are_parsed_separately(
+    dtds: Any, ticking: Any, make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = ReferenceMatcher(dtds, clock=ticking, names=NameWatch(NameLimits(max_names=20)))
     number = engine.subscribe(ALL, parse_query("//leg"))
-    for n in range(25):
+    separate = count_calls(monkeypatch)
+    for n in range(20 + RESERVED_NAMES):
         (verdict,) = engine.match([make_event(b"<flight><id>1</id><n%d/></flight>" % n)])
         assert isinstance(verdict, Refused)
     assert engine.statistics()["guarding_names"] == 1
+    known, before = engine.statistics()["undeclared_names"], len(separate)
     (verdict,) = engine.match([make_event(b"<flight><id>1</id><later/></flight>")])
-    assert isinstance(verdict, Refused)
-    assert isinstance(verdict.error, TooManyNames)
-    assert verdict.error.text.startswith("'later' is not declared")
+    assert isinstance(verdict, Refused) and isinstance(verdict.error, NotValid)
+    assert len(separate) == before + 1
     (verdict,) = engine.match([make_event()])
     assert isinstance(verdict, Accepted)
     assert verdict.subscriptions == (number,)
+    assert len(separate) == before + 1
+    (verdict,) = engine.match([make_event().replace(b"<id>", b"<?later?><id>")])
+    assert isinstance(verdict, Accepted)
+    assert verdict.subscriptions == (number,)
+    assert len(separate) == before + 2
     unknown = DtdReference("unknown", "1.0")
     document = make_event(b"<unknown/>", type_name="unknown")
     assert isinstance(engine.match([document])[0], TypeMissing)
     (verdict,) = engine.match([document], frozenset({unknown}))
-    assert isinstance(verdict, Refused)
-    assert isinstance(verdict.error, TooManyNames)
+    assert isinstance(verdict, Accepted)
+    assert len(separate) == before + 3
+    assert engine.statistics()["undeclared_names"] == known
+
+
+def test_logged_documents_have_a_share_of_names(
+    dtds: Any, ticking: Any, make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = ReferenceMatcher(
+        dtds, clock=ticking, names=NameWatch(NameLimits(max_names_of_holder=5))
+    )
+    number = engine.subscribe(ALL, parse_query("//leg"))
+    separate = count_calls(monkeypatch)
+    documents = [make_event().replace(b"<id>", b"<?t%d?><id>" % n) for n in range(9)]
+    assert engine.select(number, documents, Liveness.LIVE) == [True] * 9
+    # The envelope's namespace is a name.
+    assert (engine.statistics()["undeclared_names"], len(separate)) == (5, 5)
+    assert engine.select(number, documents[:4], Liveness.LIVE) == [True] * 4
+    assert len(separate) == 5
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Return a list that grows with each separate parse."""
+    calls: list[object] = []
+
+    def call(make_tree: Callable[[], object]) -> object:
+        calls.append(make_tree)
+        return call_separately(make_tree)
+
+    monkeypatch.setattr("broker.matching.document_parser.call_separately", call)
+    return calls
 
 
 def test_processing_instructions_count_as_names(
@@ -205,7 +242,7 @@ def spaced():
 
 engine.match([named(n) for n in range(10)])
 engine.match([spaced() for _ in range(10)])
-assert engine.statistics()["undeclared_names"] > 1900
+assert engine.statistics()["undeclared_names"] > 1400
 for n in range(10, 510):
     if n == 110:
         # The process has reached its normal size.
@@ -220,10 +257,65 @@ print((resident() - before) // 1024)
 def test_memory_is_bounded_for_any_names_and_blanks(
     pytestconfig: pytest.Config,
 ) -> None:
-    program = _GROWTH.format(paths=[str(pytestconfig.rootpath)])
+    assert measure_growth(_GROWTH, pytestconfig) < 6 * 1024
+
+
+def measure_growth(program: str, pytestconfig: pytest.Config) -> int:
+    """Return the KiB that a program prints."""
     finished = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", program.format(paths=[str(pytestconfig.rootpath)])],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert finished.returncode == 0, finished.stderr
-    grown_kib = int(finished.stdout)
-    assert grown_kib < 6 * 1024
+    return int(finished.stdout)
+
+
+#: Feeds 30 documents with 95,000 distinct names each, which are valid, to each engine.
+_SEPARATE_GROWTH = """
+import itertools, sys, time
+sys.path[:0] = {paths!r}
+from tests.matching.conftest import FLIGHT_DTD, KnownDtds, event, load_dtd
+from broker.event.envelope import Liveness
+from broker.event.reader import make_parser, read_latest_version
+from broker.event.stream import StreamPattern
+from broker.matching.separate_names import call_separately
+from broker.matching.payload_key import compile_key_path
+from broker.matching.query.query import parse_query
+from broker.matching.reference_matcher import ReferenceMatcher
+from broker.matching.switch import Switch
+
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * 4096
+
+dtds = KnownDtds(load_dtd("flight", "1.0", FLIGHT_DTD))
+clock = time.perf_counter
+engines = [ReferenceMatcher(dtds, clock=clock), Switch(dtds, clock=clock)]
+read_key = compile_key_path("/flight/id", {{}})
+letters = map("".join, itertools.product("abcdefghijklmnopqrstuvwxyz", repeat=5))
+for engine in engines:
+    for text in ("//id = '1'", "count(//id) = 1 and name(/*) = 'flight'", "//leg or //id"):
+        number = engine.subscribe(StreamPattern.parse(">"), parse_query(text))
+for n in range(30):
+    if n == 5:
+        # The process has reached its normal size.
+        before = resident()
+    engine = engines[n % 2]
+    names = "".join("<?%s?>" % each for each in itertools.islice(letters, 95_000))
+    document = event(b"<flight><id>1</id>%s</flight>" % names.encode())
+    (verdict,) = engine.match([document], holder="bad")
+    assert type(verdict).__name__ == "Accepted", verdict
+    assert len(verdict.subscriptions) == 3, verdict
+    assert engine.select(number, [document], Liveness.LIVE) == [True]
+    assert read_key(document) == "1"
+    assert call_separately(lambda: read_latest_version(document, make_parser())) is None
+assert [each.statistics()["undeclared_names"] for each in engines] == [0, 0]
+print((resident() - before) // 1024)
+"""
+
+
+def test_names_of_documents_parsed_separately_take_no_memory(pytestconfig: pytest.Config) -> None:
+    assert measure_growth(_SEPARATE_GROWTH, pytestconfig) < 6 * 1024
