@@ -195,8 +195,7 @@ class TestTickets(TransportCase, unittest.TestCase):
 
             world.datagrams.filter = record
             first, owner = self.join(network, self.ticket(network))
-            world.run(1.0)
-            self.assertEqual(owner.joins, 1)
+            world.run_until(lambda: owner.joins == 1)
             seen = list(recorded)
             strangers = [
                 world.datagrams.bind(("127.0.0.98", number), lambda batch: None)
@@ -236,7 +235,7 @@ class TestTickets(TransportCase, unittest.TestCase):
     def find_refusals(self, network: TransportNetwork, ticket: bytes) -> set[str]:
         """Return why the root has refused clients, after one has shown a ticket."""
         leaf, owner = self.join(network, ticket)
-        network.world.run(1.0)
+        network.world.run_until(lambda: bool(owner.joins or network.state_of("n0")["refusals"]))
         refusals = set(network.state_of("n0")["refusals"])
         self.assertEqual(owner.joins, 0 if refusals else 1)
         leaf.leave()
