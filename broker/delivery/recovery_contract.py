@@ -56,6 +56,8 @@ class HandoverResult:
     """The previous node, whose log has the missed events. Empty: none."""
     warning: str = ""
     """For the user."""
+    is_proven: bool = False
+    """True if the client's key shows that the previous node had the subscription."""
 
 
 @attrs.frozen

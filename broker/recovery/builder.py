@@ -24,8 +24,9 @@ from broker.recovery.archive_catch_up import ArchiveCatchUp
 from broker.recovery.branch_restore import BranchRestore, OnCommitted
 from broker.recovery.checked_archive import with_checks
 from broker.recovery.context import RecoveryContext
-from broker.recovery.durable_handover import DurableHandover, SupersedeSession
+from broker.recovery.durable_handover import DurableHandover
 from broker.recovery.flow_archive import with_flows
+from broker.recovery.handover_responder import SupersedeSession
 from broker.recovery.log_page_reader import LogPageReader
 from broker.recovery.log_repair import LogRepair
 from broker.recovery.node_recovery import NodeRecovery
@@ -78,6 +79,7 @@ def build_recovery(
         handover = DurableHandover(
             *(messenger, durables, supersede, clock),
             find_archived=(lambda *_: succeed(None)) if archive is None else archive.find_durable,
+            must_prove=settings.network.require_signatures,
         )
 
     def is_reachable(text: str) -> bool:

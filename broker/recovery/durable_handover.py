@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import reduce
 from typing import TypeAlias
 
@@ -15,18 +15,17 @@ from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.node_requests import NodeRequests
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.delivery.recovery_contract import HandoverRequest, HandoverResult
-from broker.errors import BrokerError, NotConnected, NotOwner, SubscriptionHeld, from_wire
+from broker.errors import NotConnected, NotOwner, from_wire
 from broker.event.place import Position
-from broker.rate_limited_log import RateLimitedLog
 from broker.recovery.archive_access import ArchivedDurable
 from broker.recovery.durable_search import DurableSearch
+from broker.recovery.handover_responder import HandoverResponder, SupersedeSession
 from broker.recovery.messages import HandedOver, Release, Released, TakeOver
 from broker.subscriptions.client_owner import OWNER_NAME, ClientOwner
 from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
 from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
-from broker.wire.claim import ClaimedState
-from broker.wire.messages import NO_ERROR
+from broker.wire.claim import SignedState
 
 #: Seconds.
 TIMEOUT = 3.0
@@ -36,11 +35,7 @@ RETRY_AFTER = 1.0
 ACCEPT_OLD_AFTER = 5.0
 MAY_REPEAT = "Events may come again"
 MAX_MOVES = 8
-
-
-#: Ends the session of a client (ClientId, incarnation, token). Raises `IncarnationRefused` if a
-#: later process is here.
-SupersedeSession: TypeAlias = Callable[[str, int, bytes], object]
+Holders: TypeAlias = dict[Address, HandoverResult]
 
 
 class DurableHandover:
@@ -53,23 +48,22 @@ class DurableHandover:
         supersede: SupersedeSession,
         clock: IClock,
         find_archived: Callable[[str, str], Deferred[ArchivedDurable | None]],
+        *,
+        must_prove: bool = False,
     ) -> None:
+        """With `must_prove`, a client with a key gets no position of a node that the key does not
+        prove."""
         self._messenger = messenger
         self._durables = durables
-        self._supersede = supersede
+        self._must_prove = must_prove
+        self.responder = HandoverResponder(messenger, durables, supersede, clock)
         self._find_archived = find_archived
         self._search = DurableSearch(messenger, durables, clock)
         self._clock = clock
         self._requests = NodeRequests(messenger, clock, HandedOver)
-        self.handed_over = 0
         self.taken_over = 0
-        self.refused = 0
-        """Requests of other nodes without the client's proof."""
-        self._warnings = RateLimitedLog(
-            lambda text: self.log.warn("{text}", text=text), clock.seconds
-        )
-        messenger.add_listener(TakeOver, self._hand_over)
-        messenger.add_listener(Release, self._receive_release)
+        self.unproven = 0
+        """Ignored positions of other nodes."""
         messenger.add_listener(Released, self._receive_released)
 
     def track_silent_nodes(self) -> None:
@@ -89,11 +83,12 @@ class DurableHandover:
         """
         address = address_or_none(claim.previous_address)
         tried = self._clock.seconds()
-        holders: dict[Address, Position] = {}
+        holders: Holders = {}
         while claim.is_open():
             if not claim.is_connected():
                 await sleep(self._clock, RETRY_AFTER)
                 continue
+            ignored = ""
             follows = address is not None and address != self._messenger.own_address
             # A node that returns during the search has not been asked.
             expected, silent_count = (False, 0) if follows else self._search.count_silent()
@@ -104,6 +99,7 @@ class DurableHandover:
                 found, unanswered = await self._search_network(claim)
                 # A node that is silent now has not got further.
                 holders |= found
+                ignored = self._drop_unproven(claim, holders)
                 if unanswered:
                     uncertainty = (
                         f"{', '.join(unanswered)} may have {claim.name!r} and did not answer"
@@ -113,7 +109,8 @@ class DurableHandover:
             if not uncertainty or (holders and claim.has_position):
                 if holders:
                     return self._furthest_position(claim, holders)
-                return await self._find_in_archive(claim) or self._as_new(claim, silent_count)
+                archived = await self._find_in_archive(claim)
+                return archived or self._as_new(claim, silent_count, ignored)
             if claim.has_position:
                 self.log.info(
                     "{uncertainty}: the client's own position is used", uncertainty=uncertainty
@@ -151,18 +148,17 @@ class DurableHandover:
         )
 
     async def _find_old_position(
-        self, claim: HandoverRequest, holders: Mapping[Address, Position], uncertainty: str
+        self, claim: HandoverRequest, holders: Holders, uncertainty: str
     ) -> HandoverResult | None:
         archived = await self._find_in_archive(claim)
-        position = Position() if archived is None else archived.position or Position()
         if archived is not None and archived.address:
             # The archive names the last node, which has answered.
             return self._furthest_position(
-                claim, {**holders, Address.parse(archived.address): position}
+                claim, {**holders, Address.parse(archived.address): archived}
             )
         if holders:
-            known = self._furthest_position(claim, holders, position)
-            where = f"at the position of {known.address}"
+            known = self._furthest_position(claim, holders, archived)
+            where = f"at the position of {known.address or 'the archive'}"
         elif archived is not None:
             known, where = archived, "at the archive's position"
         elif claim.is_stored_here:
@@ -178,9 +174,12 @@ class DurableHandover:
         if found is None:
             return None
         owner = await self._find_archived(claim.client_id, OWNER_NAME)
+        signed = None
         if owner is not None:
             stored_owner = ClientOwner.decode(owner.stored)
             stored_owner.check_other_node(claim.client_id, claim.account, claim.proof)
+            signed = stored_owner.signed
+        is_proven = signed is not None and _has_signed(claim, signed, signed.state.node)
         durable = DurableSubscription.decode(found.stored)
         moved = address_or_none(durable.moved_to)
         for address in [moved] if moved else self._messenger.find_sources(found.origin):
@@ -190,15 +189,15 @@ class DurableHandover:
                 result = await self._follow_moves(claim, address)
             except NotConnected:
                 continue
-            if result is not None:
+            if result is not None and not self._is_ignored(claim, result):
                 return result
-        return HandoverResult(durable.position)
+        archived = HandoverResult(durable.position, is_proven=is_proven)
+        return None if self._is_ignored(claim, archived) else archived
 
     async def _follow_moves(
         self, claim: HandoverRequest, address: Address
     ) -> HandoverResult | None:
         furthest: HandoverResult | None = None
-        known: Position | None = None
         asked: set[Address] = set()
         while address not in asked and len(asked) < MAX_MOVES:
             asked.add(address)
@@ -208,17 +207,18 @@ class DurableHandover:
             if answer.position is None:
                 return furthest
             position = Position.from_wire(answer.position)
-            known = position if known is None else known.merged(position)
-            furthest = HandoverResult(known, str(address))
+            found = HandoverResult(position, str(address), is_proven=_is_proven(claim, answer))
+            if furthest is None or found.is_proven > furthest.is_proven:
+                furthest = found
+            elif found.is_proven == furthest.is_proven and furthest.position is not None:
+                furthest = attrs.evolve(found, position=furthest.position.merged(position))
             if not answer.moved_to or answer.moved_to == str(self._messenger.own_address):
                 break
             address = Address.parse(answer.moved_to)
         self.taken_over += furthest is not None
         return furthest
 
-    async def _search_network(
-        self, claim: HandoverRequest
-    ) -> tuple[dict[Address, Position], list[str]]:
+    async def _search_network(self, claim: HandoverRequest) -> tuple[Holders, list[str]]:
         """Return the positions at nodes of all clusters, and the silent nodes.
 
         The first position found may be old.
@@ -230,7 +230,7 @@ class DurableHandover:
         members = self._messenger.list_members()
         asked = [self._request_handover(claim, address) for address in members]
         unanswered: list[str] = []
-        holders: dict[Address, Position] = {}
+        holders: Holders = {}
         refusal: NotOwner | None = None
         for address, answered in zip(members, asked, strict=True):
             try:
@@ -241,7 +241,10 @@ class DurableHandover:
             if answer is None:
                 unanswered.append(str(address))
             elif answer.position is not None and not answer.moved_to:
-                holders[answer.source] = Position.from_wire(answer.position)
+                position = Position.from_wire(answer.position)
+                holders[answer.source] = HandoverResult(
+                    position, str(answer.source), is_proven=_is_proven(claim, answer)
+                )
         self.taken_over += bool(holders)
         further, whole = await self._search.find_holders(claim.client_id, claim.name)
         if not whole:
@@ -259,28 +262,33 @@ class DurableHandover:
                 refusal = error
                 continue
             if result is not None and result.position is not None:
-                holders[Address.parse(result.address)] = result.position
+                holders[Address.parse(result.address)] = result
         if refusal is not None and not holders:
             # A stranger with the same names has it there.
             raise refusal
         return holders, unanswered
 
     def _furthest_position(
-        self,
-        claim: HandoverRequest,
-        holders: Mapping[Address, Position],
-        archived: Position = Position(),
+        self, claim: HandoverRequest, holders: Holders, archived: HandoverResult | None = None
     ) -> HandoverResult:
-        """Return the furthest position, and release the other nodes."""
-        furthest = reduce(Position.merged, holders.values(), archived)
+        """Return the furthest position, and release the other nodes.
+
+        If the client's key proves one of them, the others do not count: any member could state one.
+        """
+        found = [*holders.values(), *([archived] if archived else [])]
+        trusted = [each for each in found if each.is_proven] or found
+        positions = {each.address: each.position or Position() for each in trusted}
+        furthest = reduce(Position.merged, positions.values())
         reached = {
             address: sum(furthest.marks[origin] == mark for origin, mark in position.marks.items())
-            for address, position in holders.items()
+            for address, position in positions.items()
+            if address
         }
-        newest_holder = max(reached, key=lambda address: reached[address])
-        for address in holders.keys() - {newest_holder}:
-            self.release_durable(str(address), claim.client_id, claim.name)
-        return HandoverResult(furthest, str(newest_holder))
+        newest_holder = max(reached, key=lambda address: reached[address], default="")
+        for address in map(str, holders):
+            if address != newest_holder:
+                self.release_durable(address, claim.client_id, claim.name)
+        return HandoverResult(furthest, newest_holder)
 
     def _request_handover(
         self, claim: HandoverRequest, address: Address
@@ -292,96 +300,23 @@ class DurableHandover:
         message = TakeOver(*fields, *process, claim.account, claim.proof)
         return self._requests.send(message, TIMEOUT).addCallback(_raise_error)
 
-    # ------------------------------------------------------------------ handing over
+    def _drop_unproven(self, claim: HandoverRequest, holders: Holders) -> str:
+        """Return a reason for the user if there were any that do not count."""
+        dropped = [each for each in holders if self._is_ignored(claim, holders[each])]
+        for each in dropped:
+            del holders[each]
+        self.unproven += len(dropped)
+        nodes = ", ".join(map(str, dropped))
+        return f"{nodes} can not prove that this client was there" if dropped else ""
 
-    def _hand_over(self, message: TakeOver) -> None:
-        client_id, name = message.client_id, message.name
-        durable = self._durables.get(client_id, name)
-        if durable is None:
-            self._send_answer(message)
-            return
-        try:
-            self._check_owner(message)
-        except NotOwner as error:
-            self._refuse(message, error)
-            return
-        if durable.moved_to and durable.moved_to != str(message.source):
-            self._send_answer(message, durable.position, durable.moved_to)
-            return
-        if durable.is_paused:
-            held = f"{name!r} is paused at {self._messenger.own_address}: resume it there first"
-            self._send_answer(message, error=SubscriptionHeld(held))
-            return
-        try:
-            self._supersede(client_id, message.incarnation, message.token)
-        except BrokerError as error:
-            self._send_answer(message, error=error)
-            return
-        # Ending the session may have stored the last acknowledgements.
-        durable = self._durables.get(client_id, name)
-        assert durable is not None
-        position = durable.position
-
-        def stored() -> None:
-            self.handed_over += 1
-            self._send_answer(message, position)
-
-        self._durables.mark_moved(client_id, name, str(message.source), stored)
-
-    def _check_owner(self, message: TakeOver) -> None:
-        """Raise `NotOwner` unless the client itself lets the sender have the subscription."""
-        client_id, claim = message.client_id, message.claim
-        owner = self._durables.owner_of(client_id)
-        owner.check_other_node(client_id, message.account, claim)
-        if claim is None or not owner.key:
-            return
-        process = (client_id, message.incarnation, message.token)
-        ClaimedState(*process, message.name, str(message.source)).check(claim)
-        if (message.incarnation, claim.number) < owner.claimed:
-            raise NotOwner(f"the proof is older than the last one of {client_id} here")
-
-    def _refuse(self, message: TakeOver, error: NotOwner) -> None:
-        self.refused += 1
-        text = (
-            f"{message.source} may not take over {message.name!r} of {message.client_id}: {error}"
-        )
-        self._warnings.report(str(message.source), error.code, text)
-        self._send_answer(message, error=error)
-
-    def _send_answer(
-        self,
-        message: TakeOver,
-        position: Position | None = None,
-        moved_to: str = "",
-        error: BrokerError | None = None,
-    ) -> None:
-        own = self._messenger.own_address
-        if own is None:
-            return
-        self._messenger.send(
-            HandedOver(
-                *(message.source, own, MAX_HOPS, message.request),
-                error=NO_ERROR if error is None else error.to_wire(),
-                position=None if position is None else position.to_wire(),
-                moved_to=moved_to,
-            )
-        )
+    def _is_ignored(self, claim: HandoverRequest, result: HandoverResult) -> bool:
+        return self._must_prove and claim.proof is not None and not result.is_proven
 
     def release_durable(self, address: str, client_id: str, name: str) -> None:
         """Request a node to delete a subscription."""
         own, target = self._messenger.own_address, address_or_none(address)
         if own is not None and target is not None:
             self._messenger.send(Release(target, own, MAX_HOPS, client_id, name))
-
-    def _receive_release(self, message: Release) -> None:
-        durable = self._durables.get(message.client_id, message.name)
-        if durable is not None and durable.moved_to == str(message.source):
-            self._durables.delete(message.client_id, message.name)
-        own = self._messenger.own_address
-        if own is not None:
-            self._messenger.send(
-                Released(message.source, own, MAX_HOPS, message.client_id, message.name)
-            )
 
     def _receive_released(self, message: Released) -> None:
         self._durables.clear_previous_address(message.client_id, message.name, str(message.source))
@@ -391,3 +326,12 @@ def _raise_error(answer: HandedOver | None) -> HandedOver | None:
     if answer is not None and answer.error[0]:
         raise from_wire(answer.error)
     return answer
+
+
+def _is_proven(claim: HandoverRequest, answer: HandedOver) -> bool:
+    return _has_signed(claim, answer.signed, str(answer.source))
+
+
+def _has_signed(claim: HandoverRequest, signed: SignedState | None, node: str) -> bool:
+    proof = claim.proof
+    return bool(proof and signed and signed.proves(claim.client_id, node, proof.key))

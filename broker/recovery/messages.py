@@ -21,7 +21,7 @@ from broker.cluster.traffic.version import PROOF_VERSION
 from broker.errors import ProtocolError
 from broker.log.chunk import Chunk, encode_chunk
 from broker.log.logged_event import LoggedEvent
-from broker.wire.claim import Claim
+from broker.wire.claim import Claim, SignedState
 from broker.wire.codec import Address, Count, Rank, WireErrorFields, WireMark, WirePosition
 from broker.wire.messages import NO_ERROR
 
@@ -63,12 +63,18 @@ class HandedOver(NumberedMessage, frozen=True):
     """The subscription has ended here and stays until `Release`, or an error."""
 
     kind = 0x81
+    omitted = 1
 
     error: WireErrorFields = NO_ERROR
     position: WirePosition | None = None
     """None if the subscription is unknown."""
     moved_to: Address = ""
     """Address of the node that has it now; empty if the position is the newest."""
+    signed: SignedState | None = None
+    """The client's claim by which this node had it; None for a client without a key."""
+
+    def at_version(self, version: int) -> HandedOver:
+        return self if version >= PROOF_VERSION else msgspec.structs.replace(self, signed=None)
 
 
 @CODEC.register

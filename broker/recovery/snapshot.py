@@ -84,9 +84,10 @@ def _silent_origin_counts(recovery: NodeRecovery) -> dict[str, int]:
 def _handover_counts(recovery: NodeRecovery) -> dict[str, int]:
     handover = recovery.handover
     return {
-        "handed_over": 0 if handover is None else handover.handed_over,
+        "handed_over": 0 if handover is None else handover.responder.handed_over,
         "taken_over": 0 if handover is None else handover.taken_over,
-        "refused": 0 if handover is None else handover.refused,
+        "refused": 0 if handover is None else handover.responder.refused,
+        "unproven": 0 if handover is None else handover.unproven,
     }
 
 

@@ -11,8 +11,9 @@ from typing import Final, TypeAlias
 import attrs
 import msgpack
 
-from broker.errors import NotOwner
-from broker.wire.claim import Claim
+from broker.errors import NotOwner, ProtocolError
+from broker.wire.claim import Claim, SignedState
+from broker.wire.codec import Schema, pack
 
 #: Name of the stored record beside those of the client's durable subscriptions, which have longer
 #: ones. Archives carry it.
@@ -21,6 +22,8 @@ OWNER_NAME: Final = ""
 #: this stream.
 _STREAM: Final = "xmlbroker-owner"
 
+
+_SIGNED: Final = Schema[SignedState](SignedState, "claim")
 
 #: Realm and name.
 AccountName: TypeAlias = tuple[str, str]
@@ -32,19 +35,24 @@ class ClientOwner:
     """Empty if the node had none."""
     account: str = ""
     """Empty at a node without accounts."""
-    key: bytes = b""
-    """Public key, 32 bytes; empty if the client has not sent one."""
-    is_derived: bool = False
-    """True if the key follows from the account's secret: another session of the account at this
-    node may have another one."""
-    claimed: tuple[int, int] = attrs.field(default=(0, 0), eq=False)
-    """Incarnation and number of the client's last claim at this node; not stored. Earlier claims
-    do not count any more."""
+    signed: SignedState | None = None
+    """The client's newest claim at this node; None if it has no key."""
+
+    @property
+    def key(self) -> bytes:
+        """Public key; empty without one."""
+        return b"" if self.signed is None else self.signed.claim.key
+
+    @property
+    def is_derived(self) -> bool:
+        """Return True if the key follows from the account's secret: another session of the account
+        at this node may have another one."""
+        return self.signed is not None and self.signed.claim.is_derived
 
     def encode(self) -> bytes:
-        names = {"realm": self.realm, "account": self.account}
-        key = {"key": self.key.hex(), "derived": self.is_derived}
-        packed: bytes = msgpack.packb((_STREAM, "", {**names, **key}, (), 0, None))
+        signed = b"" if self.signed is None else pack(self.signed)
+        fields = {"realm": self.realm, "account": self.account, "signed": signed}
+        packed: bytes = msgpack.packb((_STREAM, "", fields, (), 0, None))
         return packed
 
     @classmethod
@@ -52,9 +60,9 @@ class ClientOwner:
         """Raises `ValueError`."""
         try:
             fields = msgpack.unpackb(stored)[2]
-            key = bytes.fromhex(fields["key"])
-            return cls(fields["realm"], fields["account"], key, fields["derived"])
-        except (LookupError, TypeError) as error:
+            signed = _SIGNED.decode(fields["signed"]) if fields["signed"] else None
+            return cls(fields["realm"], fields["account"], signed)
+        except (LookupError, TypeError, ProtocolError) as error:
             raise ValueError(f"the record of an owner is malformed: {error}") from None
 
     def has_account(self, account: AccountName | None) -> bool:
@@ -91,23 +99,15 @@ class ClientOwner:
             )
 
     def updated(
-        self,
-        client_id: str,
-        account: AccountName | None,
-        claim: Claim | None,
-        incarnation: int,
+        self, client_id: str, account: AccountName | None, signed: SignedState | None
     ) -> ClientOwner:
         """Return the owner for a checked session at this node, with its checked claim.
 
         Raises `NotOwner` for another key than the stored one, or none, unless that was derived.
         """
         if not self.is_derived:
-            self.check_key(client_id, claim)
-        names = account or (self.realm, self.account)
-        if claim is None:
-            return ClientOwner(*names)
-        claimed = (incarnation, claim.number)
-        return ClientOwner(*names, claim.key, claim.is_derived, claimed)
+            self.check_key(client_id, None if signed is None else signed.claim)
+        return ClientOwner(*(account or (self.realm, self.account)), signed)
 
 
 NO_OWNER: Final = ClientOwner()

@@ -185,8 +185,6 @@ class DurableSubscriptions:
         self._stored[key] = durable
         if owner != self.owner_of(client_id):
             self.set_owner(client_id, owner)
-        elif owner != NO_OWNER:
-            self._owners[_client_of(key)] = owner
         self._log.put_durable(key, durable.encode(), stored)
 
     def owner_of(self, client_id: str) -> ClientOwner:

@@ -39,7 +39,7 @@ from broker.subscriptions.start_position import check_position, find_active_from
 from broker.subscriptions.subscription_context import SubscriptionCallbacks, SubscriptionContext
 from broker.subscriptions.subscription_lifecycle import SubscriptionLifecycle
 from broker.subscriptions.subscription_limits import SubscriptionLimits
-from broker.wire.claim import ClaimedState
+from broker.wire.claim import ClaimedState, SignedState
 from broker.wire.messages import Subscribe
 
 
@@ -222,11 +222,14 @@ class SubscriptionRequests:
         """Raise `NotOwner` unless the client may have its durable subscriptions."""
         identity, durables, claim = profile.identity, self._context.durables, request.claim
         client_id = identity.client_id
+        signed = None
         if claim is not None:
             process = (client_id, profile.incarnation, profile.token)
-            ClaimedState(*process, request.durable, profile.node_address).check(claim)
+            state = ClaimedState(*process, request.durable, profile.node_address)
+            state.check(claim)
+            signed = SignedState(state, claim)
         owner, account = durables.owner_of(client_id), durables.account_of(identity)
-        profile.owner = owner.updated(client_id, account, claim, profile.incarnation)
+        profile.owner = owner.updated(client_id, account, signed)
 
     def _check_bounds(self, request: Subscribe) -> None:
         if request.start == "last" and not request.last:

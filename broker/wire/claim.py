@@ -42,10 +42,33 @@ class ClaimedState(NamedTuple):
         signature = key.sign(self._statement(number, is_derived))
         return Claim(key.public.raw, number, is_derived, signature)
 
+    def is_signed(self, claim: Claim) -> bool:
+        """Return whether the key of the claim has signed it."""
+        statement = self._statement(claim.number, claim.is_derived)
+        return has_signed(claim.key, claim.signature, statement)
+
     def check(self, claim: Claim) -> None:
         """Raise `NotOwner` unless the key of the claim has signed it."""
-        statement = self._statement(claim.number, claim.is_derived)
-        if not has_signed(claim.key, claim.signature, statement):
+        if not self.is_signed(claim):
             raise NotOwner(
                 f"the proof does not allow {self.node} to have {self.name!r} of {self.client_id}"
             )
+
+
+class SignedState(NamedTuple):
+    """A claim with its object."""
+
+    state: ClaimedState
+    claim: Claim
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Place among the claims of the client."""
+        return self.state.incarnation, self.claim.number
+
+    def proves(self, client_id: str, node: str, key: bytes) -> bool:
+        """Return whether the client with this key let the node have a subscription."""
+        state, claim = self
+        return (state.client_id, state.node, claim.key) == (client_id, node, key) and (
+            state.is_signed(claim)
+        )

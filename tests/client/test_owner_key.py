@@ -8,7 +8,7 @@ import pytest
 from broker.client.owner_key import OwnerKey, load_seed
 from broker.client.settings import client_settings
 from broker.errors import ConfigurationError, NotOwner
-from broker.wire.claim import Claim, ClaimedState
+from broker.wire.claim import Claim, ClaimedState, SignedState
 
 TOKEN = b"t" * 16
 
@@ -79,3 +79,16 @@ def test_a_claim_holds_for_its_process_subscription_and_node_alone() -> None:
     ):
         with pytest.raises(NotOwner):
             state.check(wrong)
+
+
+def test_a_claim_proves_where_its_client_was() -> None:
+    claim = claim_of(b"s" * 32)
+    assert claim is not None
+    signed = SignedState(ClaimedState("desk", 7, TOKEN, "d", "c1/n1"), claim)
+    assert signed.order == (7, 1)
+    assert signed.proves("desk", "c1/n1", claim.key)
+    assert not signed.proves("other", "c1/n1", claim.key)
+    assert not signed.proves("desk", "c1/n2", claim.key)
+    assert not signed.proves("desk", "c1/n1", b"x" * 32)
+    forged = signed._replace(state=signed.state._replace(name="e"))
+    assert not forged.proves("desk", "c1/n1", claim.key)

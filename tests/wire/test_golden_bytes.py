@@ -43,7 +43,7 @@ from broker.replay.request import ReplayRequest
 from broker.streams.dropped_count import DroppedCount
 from broker.subscriptions.durable_subscriptions import DurableSubscription
 from broker.tracing.node_trace import TraceQuestion
-from broker.wire.claim import Claim
+from broker.wire.claim import Claim, ClaimedState, SignedState
 
 ERROR = BadQuery("an operand is missing", line=1, column=4).to_wire()
 C1 = ("alps", "c1")
@@ -229,6 +229,19 @@ NODE_MESSAGES: list[tuple[Any, str]] = [
         recovery.HandedOver(*HOPS, 5, ERROR, (("a", 1, 2),), "sea/n2"),
         "81979292a4616c7073a26331a26e319291a3736561a26e32090594a96261642d7175657279b5616e"
         "206f706572616e64206973206d697373696e6701049193a1610102a67365612f6e32",
+    ),
+    (
+        recovery.HandedOver(
+            *HOPS,
+            5,
+            signed=SignedState(
+                ClaimedState("alice", 7, b"token", "durable", "alps.c1/n1"),
+                Claim(b"k" * 32, 3, True, b"s" * 64),
+            ),
+        ),
+        "81989292a4616c7073a26331a26e319291a3736561a26e32090594a0a00000c0a0"
+        "9295a5616c69636507c405746f6b656ea764757261626c65aa616c70732e63312f6e31"
+        "94c420" + "6b" * 32 + "03c3c440" + "73" * 64,
     ),
     (
         recovery.Release(*HOPS, "alice", "durable"),

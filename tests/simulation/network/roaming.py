@@ -71,3 +71,15 @@ class Roaming:
             for client_id, incarnation, number in map(name_of, reader.events):
                 assert newest.get((client_id, incarnation), 0) < number, where
                 newest[client_id, incarnation] = number
+
+
+def owner_key(world: NetworkWorld, name: str) -> bytes:
+    """Return the public key of the client that a node stores."""
+    return world[name].durables.owner_of("rover").key
+
+
+def refused(world: NetworkWorld, name: str) -> int:
+    """Return the number of handovers that a node refused for want of the client's proof."""
+    handover = world[name].recovery.handover
+    assert handover is not None
+    return handover.responder.refused

@@ -3,43 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-import attrs
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from broker.client.effects import ResumePoint
 from broker.cluster.address import Address
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.cluster.traffic.messages import RoutedMessage
-from broker.config import Settings
-from broker.config.identity import AccountSettings, IdentitySettings
-from broker.config.stored_secret import StoredSecret
-from broker.errors import NotAllowed, NotOwner, SubscriptionHeld
-from broker.event.stream import StreamPattern
-from broker.identity.secret import hash_secret
+from broker.errors import NotOwner, SubscriptionHeld
+from broker.event.place import Position
 from broker.order_certificates.signing_key import SigningKey
-from broker.recovery.messages import TakeOver
+from broker.recovery.messages import HandedOver, TakeOver
 from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_reader import Reader, read
 from broker.wire.claim import Claim, ClaimedState
-from tests.simulation.network.roaming import Roaming
+from tests.simulation.network.roaming import Roaming, owner_key, refused
 
 KEY = SigningKey(Ed25519PrivateKey.from_private_bytes(Roaming.key_seed))
 OLD, NEW, THIRD = (Address(("one",), name) for name in ("old", "new", "third"))
 #: Of the client's next process.
 TOKEN = b"t" * 16
-
-
-def owner_key(world: NetworkWorld, name: str) -> bytes:
-    return world[name].durables.owner_of("rover").key
-
-
-def refused(world: NetworkWorld, name: str) -> int:
-    handover = world[name].recovery.handover
-    assert handover is not None
-    return handover.refused
 
 
 def check_kept(roaming: Roaming) -> None:
@@ -81,9 +68,13 @@ def test_a_client_with_a_key_moves_from_node_to_node(restarted: bool) -> None:
     world.close()
 
 
-def test_the_key_counts_while_the_old_node_is_dead() -> None:
+@pytest.mark.parametrize("must_prove", [False, True])
+def test_the_key_counts_while_the_old_node_is_dead(must_prove: bool) -> None:
     roaming = Roaming(1, archived=True)
     world = roaming.world
+    handover = world["new"].recovery.handover
+    assert handover is not None
+    handover._must_prove = must_prove
     roaming.publish(10)
     roaming.kill_process()
     world.run(20.0)
@@ -96,7 +87,7 @@ def test_the_key_counts_while_the_old_node_is_dead() -> None:
     world.kill_client(roaming.readers.pop().client)
     returning = roaming.start_process("new")
     world.run(20.0)
-    assert returning.is_flowing
+    assert returning.is_flowing and handover.unproven == 0
     world.start("old")
     world.run(5.0)
     roaming.publish(5)
@@ -173,6 +164,79 @@ def test_a_proof_can_not_be_replayed(
     roaming.world.close()
 
 
+def test_a_restarted_node_refuses_earlier_proofs() -> None:
+    roaming = Roaming(1)
+    world = roaming.world
+    session = next(iter(world["old"].acceptor.sessions))
+    roaming.kill_process()
+    world.run(1.0)
+    world.kill("old")
+    world.start("old")
+    world.run(5.0)
+    claim = ClaimedState("rover", 1, session.token, "d", str(NEW)).sign(KEY, 0)
+    send_take_over(world, NEW, 1, session.token, claim)
+    world.run(3.0)
+    assert refused(world, "old") == 1
+    roaming.start_process("old")
+    roaming.publish(5)
+    roaming.check()
+    world.close()
+
+
+def state_the_newest_position(world: NetworkWorld, name: str, moved_to: str = "") -> None:
+    """Let a member claim that the client has read everything with it."""
+    handover = world[name].recovery.handover
+    assert handover is not None
+    messenger, own = handover._messenger, Address(("one",), name)
+
+    def answer(message: TakeOver) -> None:
+        position = Position(dict(world[name].event_log.coverage.marks))
+        messenger.send(
+            HandedOver(
+                *(message.source, own, MAX_HOPS, message.request),
+                position=position.to_wire(),
+                moved_to=moved_to,
+            )
+        )
+
+    messenger.add_listener(TakeOver, answer)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_position_of_a_member_does_not_count_beside_a_proven_one(named: bool) -> None:
+    """`named`: the client, or a search, names the member, which names the old node."""
+    roaming = Roaming(1)
+    world = roaming.world
+    world.add("third", "one", join=["old"])
+    world.run(3.0)
+    other = Reader(world, world.client("other", "third"), INTERESTS[1])
+    world.run_until(lambda: other.is_flowing)
+    roaming.kill_process()
+    roaming.publish(10)
+    state_the_newest_position(world, "third", str(OLD) if named else "")
+    points = {"d": ResumePoint(Position(), str(THIRD))} if named else {}
+    roaming.start_process("new", resume_points=points)
+    roaming.check()
+    world.close()
+
+
+def test_alone_it_does_not_count_if_signatures_are_required() -> None:
+    with NetworkWorld(1) as world:
+        add = partial(world.add, require_signatures=True)
+        add("new", "one")
+        add("third", "one", join=["new"])
+        world.run(3.0)
+        state_the_newest_position(world, "third")
+        rover = world.client("rover", "new", key_seed=Roaming.key_seed)
+        reader = Reader(world, rover, INTERESTS[1], durable="d")
+        world.run(10.0)
+        assert reader.subscription is not None and reader.is_flowing
+        (warning,) = reader.subscription.warnings
+        assert "one/third can not prove that this client was there" in warning
+        handover = world["new"].recovery.handover
+        assert handover is not None and handover.unproven == 1
+
+
 def test_a_fresh_proof_lets_its_node_have_the_subscription() -> None:
     roaming = Roaming(1)
     world = roaming.world
@@ -227,115 +291,6 @@ def test_a_member_can_not_delete_the_subscription_of_a_client_with_a_key() -> No
     answer = world.wait(asking_client.ask("durable-delete", client="rover", name="d"))
     assert answer["here"] and (answer["elsewhere"], answer["kept"]) == (["one/old"], [])
     world.close()
-
-
-# ----------------------------------------------------------------------------- accounts
-
-
-SECRETS = tuple(StoredSecret.parse(hash_secret(secret)) for secret in ("secret", "later"))
-
-
-def account(name: str) -> AccountSettings:
-    streams = (StreamPattern.parse(">"),)
-    return AccountSettings(
-        name, SECRETS, client_ids=("rover", name), subscribe=streams, administer=name == "admin"
-    )
-
-
-def settings(realm: str) -> Settings:
-    return Settings(
-        identity=IdentitySettings(realm=realm),
-        accounts=tuple(map(account, ("alice", "bob", "admin"))),
-    )
-
-
-def two_realms(old: str, new: str) -> NetworkWorld:
-    world = NetworkWorld(1)
-    world.add("old", "one", settings=settings(old))
-    world.add("new", "one", join=["old"], settings=settings(new))
-    world.run(2.0)
-    return world
-
-
-def read_as(
-    world: NetworkWorld, name: str, node: str, incarnation: int, secret: str = "secret"
-) -> Reader:
-    client = world.client("rover", node, incarnation=incarnation, account=name, secret=secret)
-    reader = Reader(world, client, INTERESTS[1], durable="d")
-    world.run(5.0)
-    return reader
-
-
-def is_kept(world: NetworkWorld) -> bool:
-    durable = world["old"].durables.get("rover", "d")
-    return durable is not None and not durable.moved_to
-
-
-def test_another_account_gets_no_session_of_the_client() -> None:
-    with two_realms("", "") as world:
-        first = read_as(world, "alice", "old", 1)
-        other = read_as(world, "bob", "old", 2)
-        assert isinstance(other.error, NotOwner)
-        assert first.error is None and first.is_flowing
-        # Nor at another node.
-        assert isinstance(read_as(world, "bob", "new", 3).error, NotOwner)
-        bob = world.client("bob", "old", account="bob", secret="secret")
-        with pytest.raises(NotAllowed):
-            world.wait(bob.ask("durable-delete", client="rover", name="d"))
-        assert world.wait(bob.ask("durable-list"))["subscriptions"] == []
-        assert refused(world, "old") == 1 and is_kept(world)
-        assert first.error is None and first.is_flowing
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "moves"),
-    [("x", "x", True), ("x", "y", False), ("x", "", False), ("", "y", True)],
-)
-def test_an_account_of_the_same_name_in_another_realm_is_a_stranger(
-    old: str, new: str, moves: bool
-) -> None:
-    with two_realms(old, new) as world:
-        read_as(world, "alice", "old", 1)
-        second = read_as(world, "alice", "new", 2)
-        assert second.is_flowing is moves is not is_kept(world)
-        assert bool(list(world["old"].acceptor.sessions)) is not moves
-        assert isinstance(second.error, NotOwner) is not moves
-
-
-def test_a_realm_is_added_to_stored_owners() -> None:
-    with two_realms("", "") as world:
-        for incarnation, realm in enumerate(("", "x", "x"), 1):
-            world.kill("old")
-            process = world._processes["old"]
-            identity = IdentitySettings(realm=realm)
-            process.settings = attrs.evolve(process.settings, identity=identity)
-            world.start("old")
-            world.run(3.0)
-            assert read_as(world, "alice", "old", incarnation).error is None
-            assert world["old"].durables.owner_of("rover").realm == realm
-
-
-def test_a_client_without_a_state_folder_changes_its_secret_at_its_node() -> None:
-    """Its key follows from the secret."""
-    with two_realms("", "") as world:
-        keys = []
-        for incarnation, secret in enumerate(("secret", "later"), 1):
-            assert read_as(world, "alice", "old", incarnation, secret).error is None
-            keys.append(owner_key(world, "old"))
-        assert keys[0] != keys[1]
-        moved = read_as(world, "alice", "new", 3, "secret")
-        assert isinstance(moved.error, NotOwner)
-        assert read_as(world, "alice", "new", 4, "later").is_flowing
-
-
-def test_a_reset_client_has_no_owner() -> None:
-    with two_realms("", "") as world:
-        read_as(world, "alice", "old", 1)
-        admin = world.client("admin", "old", account="admin", secret="secret")
-        answer = world.wait(admin.ask("client-reset", client="rover"))
-        assert answer["owner_deleted"] and answer["session_ended"]
-        assert read_as(world, "bob", "old", 2).error is None
-        assert world["old"].durables.owner_of("rover").account == "bob"
 
 
 def test_a_client_that_lost_its_key_continues_after_a_reset() -> None:

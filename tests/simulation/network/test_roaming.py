@@ -36,7 +36,7 @@ def test_new_process_at_another_node_resumes_where_the_last_one_ended(seed: int)
     recovered = [event for event in returning.events if event.liveness is Liveness.RECOVERY]
     assert len(recovered) >= 20
     handover = roaming.world["old"].recovery.handover
-    assert handover is not None and handover.handed_over == 1
+    assert handover is not None and handover.responder.handed_over == 1
     roaming.world.run(5.0)
     assert roaming.world["old"].durables.get("rover", "d") is None
     assert roaming.world["new"].durables.get("rover", "d") is not None
