@@ -127,6 +127,10 @@ class SilentOriginRecovery:
         if after is None or (upto := survey.furthest_place(origin, after)) <= after:
             return
         survey = attrs.evolve(survey)
+        silent = frozenset(survey.unanswered)
+        if silent and silent == self._unanswered and self._flows.is_gone(origin):
+            # The origin's node is one of those that are away, and others may never return either.
+            survey.is_complete = True
         if not survey.has_asked_senders(origin) and not self._is_given_up(origin):
             survey.is_complete = False
         # Events of other flows show that their places are not missing in this one.
