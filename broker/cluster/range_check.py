@@ -46,6 +46,11 @@ def check_ranges(frame: Frame, source: FrameSource) -> None:
         _check_range(frame, index, events, source, checker)
 
 
+def names_unavailable(frame: Frame) -> bool:
+    """Return True if a frame names events that are in no log any more."""
+    return any(each.unavailable_upto is not None for each in frame.ranges)
+
+
 def _check_range(
     frame: Frame,
     index: int,
@@ -75,6 +80,9 @@ def _is_checked(destination: Address, source: FrameSource) -> bool:
 
 def _is_of_other_node(span: Range, origin_node: Address, source: FrameSource) -> bool:
     """Return True if another node than the origin makes such ranges."""
+    if span.unavailable_upto is not None:
+        # Only the origin's log shows that events are in no log any more.
+        return False
     if span.destination.node:
         return source.is_inside and not source.is_origin_inside
     around = span.destination.unit[:-1]

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from broker.cluster.address import Address
 from broker.cluster.network_state import NetworkState
-from broker.cluster.range_check import FrameSource, check_ranges
+from broker.cluster.range_check import FrameSource, check_ranges, names_unavailable
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.version import PROOF_VERSION
 from broker.config.network import NetworkSettings
@@ -69,9 +69,13 @@ class SignatureCheck:
         version: int = PROOF_VERSION,
     ) -> bool:
         """Return False for a frame with a forged event or range, or with a malformed body.
-        `version` is that of the link's protocol."""
+        `version` is that of the link's protocol.
+
+        Inside the cluster unavailable events are always checked: nothing brings them back.
+        """
         is_inside = sender.unit == state.address.unit
-        if not self._must_check(frame.origin, is_inside):
+        must_check = self._must_check(frame.origin, is_inside)
+        if not (must_check or names_unavailable(frame)):
             return True
         source = FrameSource(
             state.address,
@@ -79,7 +83,7 @@ class SignatureCheck:
             is_origin_inside=state.is_origin_in_cluster(frame.origin),
             may_lose_statements=version < PROOF_VERSION and not self._policy.must_sign,
         )
-        accepts_events = self._accepts_events(frame, sender.node, version)
+        accepts_events = not must_check or self._accepts_events(frame, sender.node, version)
         return accepts_events and self._accepts_ranges(frame, sender.node, source)
 
     def _accepts_events(self, frame: Frame, sender: str, version: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import msgspec
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -176,15 +177,18 @@ class Replicas:
 
     async def _read_page(self, request: PageRequest, upto: Mark) -> None:
         flows, origin = self._log.flows, origin_of(request.origin)
+        damage: Damage | None = None
         try:
             events = await self._log.read_replica(
                 origin, request.after, PAGE_EVENTS, PAGE_BYTES, wait=False
             )
         except DamageFound as found:
-            self._report_damage(request, found.damage)
-            return
+            events, damage = [], found.damage
         finally:
             self._is_reading = False
+        if damage is not None:
+            self._pass_damage(request, damage)
+            return
         own, span = self._own_address(), self._log.replica_spans.get(origin)
         start = max(request.after, flows.since(request.origin))
         if own is None or span is None or start < span.after:
@@ -198,13 +202,18 @@ class Replicas:
         page = Range(request.source, request.after, end, has_more=end < upto, is_unfiltered=True)
         self._send_range(request.origin, own, page, events)
 
-    def _report_damage(self, request: PageRequest, damage: Damage) -> None:
-        """Report events as lost if their repair was given up; else the reader repeats its
-        request."""
+    def _pass_damage(self, request: PageRequest, damage: Damage) -> None:
+        """Send what follows events whose repair was given up; else the reader repeats its request.
+
+        Only the origin can sign that they are lost: the reader waits for them, if it must.
+        """
         own, span = self._own_address(), self._log.replica_spans.get(origin_of(request.origin))
         if own is None or span is None or not self._log.repairs.is_given_up(damage):
             return
         upto = damage.upto
+        if is_signed_origin(origin_of(request.origin)):
+            self.send_page(msgspec.structs.replace(request, after=upto))
+            return
         page = Range(
             request.source, request.after, upto, upto, has_more=upto < span.upto, is_unfiltered=True
         )

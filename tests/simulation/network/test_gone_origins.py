@@ -266,3 +266,33 @@ def test_places_that_a_member_invents_stop_no_origin_that_returns(
     site.read(120.0)
     numbers = [event.event_id.sequence_number for event in site.reader.events]
     assert numbers == list(range(1, 15)) and len(site.gaps()) == is_taken
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_member_names_no_events_of_another_node_as_unavailable(site: Site, is_away: bool) -> None:
+    """Inside a cluster frames are not checked by default, but for that."""
+    world = site.world
+    world.start("a")
+    near = Reader(world, world.client("near", "b"))
+    world.run_until(lambda: near.is_flowing)
+    site.publish(2)
+    read(world, near, site.reader, seconds=10.0)
+    had = [event.place.offset for event in near.events]
+    mark = world["b"].event_log.coverage[site.origin]
+    if is_away:
+        world.kill("a")
+        world.run(40.0)
+    upto = (mark[0], mark[1] + 5)
+    span = Range(Address(("c",), "b"), mark, upto, unavailable_upto=upto)
+    for source in "ac":
+        frame = make_page_frame(site.origin, Address(("c",), source), [span], [])
+        world.network_of("c").driver.send_frame(frame)
+    world.run(5.0)
+    assert dict(world.network_of("b").signatures.rejected) == {"c": 2}
+    if is_away:
+        world.start("a")
+        world.run(20.0)
+    site.publish(2)
+    read(world, near, seconds=20.0)
+    offsets = [event.place.offset for event in near.events]
+    assert near.gaps == [] and offsets == [*had, had[-1] + 1, had[-1] + 2]
