@@ -66,6 +66,12 @@ def network_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
         "sender",
         report["forged"],
     )
+    yield _counter(
+        "xmlbroker_signed_twice",
+        "Places for which an origin has signed two events.",
+        "origin",
+        report["signed_twice"],
+    )
     if report["address"] is not None:
         yield from _of_a_member(report)
 

@@ -46,6 +46,7 @@ def network_snapshot(name: str, network: Network) -> dict[str, Any]:
         "refused_greetings": dict(network.membership.failed_handshakes),
         "broken_links": dict(network.neighbours.broken_links),
         "forged": dict(network.signatures.rejected),
+        "signed_twice": dict(network.signatures.signed_twice),
         "gone": network.gone.snapshot(),
     }
     if state is not None and traffic is not None:

@@ -21,8 +21,9 @@ from broker.event.record import proof_of
 from broker.log.logged_event import LoggedEvent
 from broker.rate_limited_log import RateLimitedLog
 from broker.signatures.event_check import ReceivedEvent, check_events, find_forged
+from broker.signatures.recent_events import RecentEvents
 
-#: Nodes with a count of their own.
+#: Nodes, and origins, with a count of their own.
 MOST_SENDERS = 1_024
 
 
@@ -60,6 +61,9 @@ class SignatureCheck:
         self._warnings = RateLimitedLog(lambda text: self.log.warn("{text}", text=text), seconds)
         self.rejected: Counter[str] = Counter()
         """Frames and pages with a forged event, by the node that sent them."""
+        self.signed_twice: Counter[str] = Counter()
+        """Places with two signed events, by origin."""
+        self._recent = RecentEvents()
 
     def accepts_frame(
         self,
@@ -169,13 +173,29 @@ class SignatureCheck:
         except BadSignature as error:
             self.record_rejected(sender, error)
             return False
+        for mark in self._recent.find_second(flow, events):
+            self._record_second(origin_of(flow), mark)
         return True
+
+    def _record_second(self, origin: str, mark: Mark) -> None:
+        """Count and log a second event at a place. The log keeps the first one."""
+        _count(self.signed_twice, origin)
+        text = (
+            f"the node of the log {origin} has signed two events for the place {mark[0]}:{mark[1]}"
+        )
+        self._warnings.report(origin, "signed-twice", f"{text}, or two nodes have its key")
 
     def record_rejected(self, sender: str, error: ProtocolError) -> None:
         """Count and log a rejection; further senders share one count."""
-        if sender not in self.rejected and len(self.rejected) >= MOST_SENDERS:
-            sender = ""
-        self.rejected[sender] += 1
+        sender = _count(self.rejected, sender)
         self._warnings.report(
             sender, error.code, f"{sender or 'a node'} sent what is rejected: {error}"
         )
+
+
+def _count(counts: Counter[str], name: str) -> str:
+    """Count a name, and return it; further ones share the empty name."""
+    if name not in counts and len(counts) >= MOST_SENDERS:
+        name = ""
+    counts[name] += 1
+    return name

@@ -25,6 +25,7 @@ from broker.order_certificates.signing_key import SigningKey
 from broker.recovery.messages import PageFetched, pack_events, unpack_events
 from broker.signatures.batch_signer import BatchSigner
 from broker.signatures.leaf import PlacedEvent
+from broker.signatures.node_key import load_node_key
 from broker.streams.contract import CarriedEvent
 from broker.testing.simulated_network import NetworkWorld
 from broker.transport.message import Outcome
@@ -52,11 +53,9 @@ class Attack:
         """Return the events of another node's log that are sent in place of these."""
         return events
 
-    def alter_own(
-        self, origin: str, events: Sequence[CarriedEvent], receiver: str
-    ) -> Sequence[CarriedEvent]:
-        """Return the events of the own log that are sent to a node in place of these."""
-        return events
+    def sign_second(self, origin: str, events: Sequence[CarriedEvent]) -> Sequence[CarriedEvent]:
+        """Return events that go over other neighbours, for the places of own ones."""
+        return ()
 
     def alter_sending(self, data: bytes, is_event: bool) -> Sequence[bytes]:
         """Return the messages that are sent in place of one. `is_event`: it has events of other
@@ -130,6 +129,26 @@ class Silence(Attack):
         return []
 
 
+class Omissions(Attack):
+    """Removes events of other nodes from their ranges."""
+
+    def alter_events(self, origin: str, events: Sequence[CarriedEvent]) -> Sequence[CarriedEvent]:
+        sent = [each for each in events if self.random.random() < 0.5]
+        self.count += len(events) - len(sent)
+        return sent
+
+
+class SecondEvents(Attack):
+    """Signs a second event for each place of its own log."""
+
+    def sign_second(self, origin: str, events: Sequence[CarriedEvent]) -> Sequence[CarriedEvent]:
+        self.count += len(events)
+        return [
+            sign(self.key, origin, each._replace(document=change_document(each.document)))
+            for each in events
+        ]
+
+
 def sign(key: SigningKey, origin: str, event: CarriedEvent) -> CarriedEvent:
     plain, _, _ = split_record(event.record)
     (proof,) = BatchSigner(key, origin).sign([PlacedEvent(event.mark, plain, event.document)])
@@ -161,6 +180,7 @@ class Adversary:
         self.is_active = True
         self._origin = world[name].event_log.origin
         neighbours: Any = world.network_of(name).neighbours
+        attack.key = load_node_key(world[name].settings.node.data)
         self._wrap_sending(neighbours)
 
     def _wrap_sending(self, neighbours: Any) -> None:
@@ -171,13 +191,25 @@ class Adversary:
             for name in names:
                 # It counts as sent, also if nothing is.
                 outcomes[name] = Outcome.SENT
-                for each in self._alter(message, name):
+                for each in self._alter(message):
                     outcomes.update(send(each, (name,), **named))
+                for each in self._second_frames(message):
+                    others = [other.name for other in neighbours if other.name != name]
+                    send(each, others, **named)
             return outcomes
 
         neighbours.send = send_altered
 
-    def _alter(self, message: bytes, receiver: str) -> Sequence[bytes]:
+    def _second_frames(self, message: bytes) -> Sequence[bytes]:
+        if message[:1] != FRAME or not self.is_active:
+            return []
+        frame = decode_frame(message)
+        if origin_of(frame.origin) != self._origin:
+            return []
+        events = self.attack.sign_second(self._origin, frame.events_at(range(frame.event_count)))
+        return [with_events(frame, events).encode()] if events else []
+
+    def _alter(self, message: bytes) -> Sequence[bytes]:
         if not self.is_active:
             return [message]
         is_event = False
@@ -187,28 +219,22 @@ class Adversary:
             events = frame.events_at(range(frame.event_count))
             if events:
                 is_event = origin_of(frame.origin) != self._origin
-                message = with_events(
-                    frame, self._alter_events(frame.origin, events, receiver)
-                ).encode()
+                message = with_events(frame, self._alter_events(frame.origin, events)).encode()
         elif kind != bytes([REPLICA_EVENTS]):
             decoded = messages.decode(message)
             if isinstance(decoded, PageFetched) and decoded.chunks:
                 is_event = True
-                message = messages.encode(self._alter_page(decoded, receiver))
+                message = messages.encode(self._alter_page(decoded))
         return self.attack.alter_sending(message, is_event)
 
-    def _alter_events(
-        self, flow: str, events: Sequence[CarriedEvent], receiver: str
-    ) -> Sequence[CarriedEvent]:
+    def _alter_events(self, flow: str, events: Sequence[CarriedEvent]) -> Sequence[CarriedEvent]:
         origin = origin_of(flow)
-        if origin == self._origin:
-            return self.attack.alter_own(origin, events, receiver)
-        return self.attack.alter_events(origin, events)
+        return events if origin == self._origin else self.attack.alter_events(origin, events)
 
-    def _alter_page(self, page: PageFetched, receiver: str) -> PageFetched:
+    def _alter_page(self, page: PageFetched) -> PageFetched:
         sent = []
         for event in unpack_events(page.chunks):
             carried = CarriedEvent(event.mark, event.record, event.document, event.level)
-            for each in self._alter_events(event.origin, [carried], receiver):
+            for each in self._alter_events(event.origin, [carried]):
                 sent.append(attrs.evolve(event, record=each.record, document=each.document))
         return msgspec.structs.replace(page, chunks=pack_events(sent))

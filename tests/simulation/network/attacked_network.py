@@ -45,7 +45,7 @@ class AttackedNetwork:
         self._malicious = Publisher(world.client("p-malicious", malicious))
         for each in victims:
             self.subscribe(each, f"r-{each}")
-        self._origin = world[malicious].event_log.origin
+        self.malicious_origin = world[malicious].event_log.origin
 
     @property
     def readers(self) -> list[Reader]:
@@ -78,7 +78,7 @@ class AttackedNetwork:
         """Check the guarantees for the events of all other nodes."""
         world, seen = self.world, self._observer.seen
         logs = read_logs(world)
-        logs = {origin: log for origin, log in logs.items() if origin != self._origin}
+        logs = {origin: log for origin, log in logs.items() if origin != self.malicious_origin}
         end = world.clock.seconds() + LONGEST_RECOVERY
         while world.clock.seconds() < end and not self._have_all():
             self.read(1.0)
@@ -101,7 +101,7 @@ class AttackedNetwork:
 
     def _is_honest(self, item: ReceivedEvent | Gap) -> bool:
         place = item.first if isinstance(item, Gap) else item.place
-        return origin_of(place.origin) != self._origin
+        return origin_of(place.origin) != self.malicious_origin
 
     def rejected_senders(self) -> set[str]:
         """Return the nodes that a victim names as senders of forged events."""

@@ -14,7 +14,9 @@ from tests.simulation.network.adversary import (
     Adversary,
     Attack,
     Drops,
+    Omissions,
     Replays,
+    SecondEvents,
     Silence,
     WrongSignatures,
 )
@@ -47,7 +49,7 @@ ATTACKS = (WrongSignatures, Replays, Drops, Silence)
 RIGHT = ("b0", "b1", "b2")
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("attack", [*ATTACKS, Omissions])
 @pytest.mark.parametrize("seed", seeds(1, 8))
 def test_another_cluster_has_the_guarantees(attack: type[Attack], seed: int) -> None:
     """A gateway changes the events of other nodes of its cluster."""
@@ -57,7 +59,7 @@ def test_another_cluster_has_the_guarantees(attack: type[Attack], seed: int) -> 
         senders = network.rejected_senders()
         # Its own cluster trusts it, and forwards what it has sent there.
         assert senders <= {"a0", "a1", "a2"}
-        if attack is WrongSignatures:
+        if attack in (WrongSignatures, Omissions):
             assert "a0" in senders
         if attack is Silence:
             assert network.unanswered("b0")["a0"] > 0
@@ -76,6 +78,17 @@ def test_other_members_have_the_guarantees(attack: type[Attack], seed: int) -> N
             assert "b0" in network.rejected_senders()
         if attack is Silence:
             assert network.unanswered("b2")["b0"] > 0
+
+
+@pytest.mark.parametrize("seed", seeds(1, 4))
+def test_an_origin_that_signs_two_events_for_a_place_is_named(seed: int) -> None:
+    """The second ones go over the other gateway."""
+    with attacked_network(seed, "a0", SecondEvents, RIGHT, verify="always") as network:
+        network.publish()
+        network.check()
+        for name in RIGHT:
+            signatures = network.world.network_of(name).signatures
+            assert signatures.signed_twice.keys() == {network.malicious_origin}
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
