@@ -58,7 +58,7 @@ class Acceptor(Generic[C]):
         self._rules = rules
         self._context = context
         self._most_per_host = most_per_host
-        self._pending: PendingConnections[C] = PendingConnections()
+        self.pending: PendingConnections[C] = PendingConnections()
         self._rates: OrderedDict[str, TokenBucket] = OrderedDict()
         """By address."""
         self._leases: dict[str, _Lease] = {}
@@ -69,7 +69,7 @@ class Acceptor(Generic[C]):
 
     @property
     def under_way(self) -> int:
-        return len(self._pending)
+        return len(self.pending)
 
     def start_handshake(self, connection: C, host: str, now: float) -> list[C]:
         """Return connections to close, perhaps this one; call `end_handshake` for the others.
@@ -78,7 +78,7 @@ class Acceptor(Generic[C]):
         """
         dropped = [connection]
         if self._take_token(address_group(host), now):
-            dropped = self._pending.add(
+            dropped = self.pending.add(
                 *(connection, host, now), most=MOST_HANDSHAKES, most_of_address=self._most_per_host
             )
         self.dropped += len(dropped)
@@ -88,9 +88,9 @@ class Acceptor(Generic[C]):
 
     def end_handshake(self, connection: C, accepted_host: str = "") -> None:
         """`accepted_host` is the address of an accepted node: it counts as known from now on."""
-        self._pending.remove(connection)
+        self.pending.remove(connection)
         if accepted_host:
-            self._pending.add_known_address(accepted_host)
+            self.pending.add_known_address(accepted_host)
 
     def _take_token(self, address: str, now: float) -> bool:
         bucket = self._rates.get(address)

@@ -5,20 +5,33 @@ from __future__ import annotations
 import resource
 from typing import Final
 
-#: For the log, the archive, links of nodes, child processes, DTD fetches and look-ups of names.
+from broker.cluster.acceptor import MOST_HANDSHAKES
+from broker.config import Settings
+
+#: For the log, the archive, child processes, DTD fetches and look-ups of names.
 RESERVED: Final = 128
 #: More are of no use, and make the start of child processes slower.
 MAX_DESCRIPTORS: Final = 65_536
 
 
-def reserve_descriptors() -> int:
+def count_node_connections(settings: Settings) -> int:
+    """Return the bound of connections of other nodes: handshakes and links."""
+    network = settings.network
+    if network.is_standalone:
+        return 0
+    instances = 1 + sum(stack.has_own_links for stack in settings.stacks)
+    return MOST_HANDSHAKES + instances * network.max_tcp_links
+
+
+def reserve_descriptors(node_connections: int) -> int:
     """Raise the soft limit towards the hard one; return the descriptors left for clients.
 
-    At least one: then clients share the reserve.
+    `node_connections` are reserved for other nodes, beside the reserve for the log and the rest. At
+    least one is left for clients, who then share the reserve.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         soft = most
-    return max(1, soft - RESERVED)
+    return max(1, soft - RESERVED - node_connections)

@@ -29,14 +29,16 @@ from broker.errors import BrokerError
 from broker.node.child_processes import ChildProcesses, build_child_processes
 from broker.node.client_certificates import VerifyingReactor
 from broker.node.client_listeners import ClientListeners
-from broker.node.descriptors import reserve_descriptors
+from broker.node.descriptors import count_node_connections, reserve_descriptors
 from broker.node.garbage_collection import configure_garbage_collector
+from broker.node.known_addresses import SAVE_INTERVAL, KnownAddresses
 from broker.node.log_levels import LogLevels
 from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
 from broker.node.reload import Reload
 from broker.node.threads import ReactorThreads
 from broker.private_files import PRIVATE_UMASK, use_umask
 from broker.streams.link_sockets import open_on_reactor
+from broker.transport.pending_connections import PendingConnections
 from broker.transport.socket.proxy_header import HeaderReactor, ProxyHeaderFactory
 from broker.transport.socket.tcp import TcpChannelFactory
 
@@ -74,6 +76,7 @@ class NodeService(Service):
         self._has_failed = False
         self._network_listener: NetworkListener | None = None
         self.node: Node | None = None
+        self._known_addresses: KnownAddresses | None = None
         self.child_processes: ChildProcesses | None = None
         """None without an archive."""
 
@@ -106,6 +109,8 @@ class NodeService(Service):
             link_sockets=open_on_reactor(self._reactor, self._settings, dialler.certificate),
         )
         self._reserve_descriptors(node)
+        known = self._known_addresses = _known_addresses_of(node)
+        known.load()
         listeners = ClientListeners(
             self._listening_reactor(node), self._settings.listen.endpoints, self._verify_clients
         )
@@ -145,6 +150,7 @@ class NodeService(Service):
         for call, every in (
             (self._tick, TICK_INTERVAL),
             (node.run_maintenance, MAINTENANCE_INTERVAL),
+            (partial(known.save_later, threads.write_file), SAVE_INTERVAL),
         ):
             loop = LoopingCall(call)
             loop.clock = self._reactor
@@ -182,7 +188,7 @@ class NodeService(Service):
 
     def _reserve_descriptors(self, node: Node) -> None:
         handshakes, limits = node.acceptor.handshakes, self._settings.limits
-        handshakes.max_connections = reserve_descriptors()
+        handshakes.max_connections = reserve_descriptors(count_node_connections(self._settings))
         if handshakes.max_connections < limits.max_sessions + limits.max_handshakes:
             self.log.warn(
                 "this process may open too few files for limits.max_sessions and "
@@ -238,6 +244,8 @@ class NodeService(Service):
             await maybeDeferred(port.stopListening)
         if self._network_listener is not None:
             await self._network_listener.stop()
+        if self._known_addresses is not None:
+            self._known_addresses.save()
         if self.node is not None:
             try:
                 await self.node.stop()
@@ -246,6 +254,13 @@ class NodeService(Service):
                 self.log.error("the node has stopped, but: {error}", error=error)
         if self.child_processes is not None:
             await self.child_processes.stop()
+
+
+def _known_addresses_of(node: Node) -> KnownAddresses:
+    tables: dict[str, PendingConnections[Any]] = {"clients": node.acceptor.handshakes.pending}
+    if node.network is not None:
+        tables["nodes"] = node.network.membership.acceptor.pending
+    return KnownAddresses(node.settings.node.data / "known-addresses.json", tables)
 
 
 def format_address(address: Any) -> str:

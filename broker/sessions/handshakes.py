@@ -91,7 +91,7 @@ class ClientHandshakes:
         self._slices = TimeSlices(clock, self._process_packet, self._log_failure, SLICE_SECONDS)
         self._audit = audit
         self._count_connected = count_connected
-        self._pending: PendingConnections[Handshake] = PendingConnections()
+        self.pending: PendingConnections[Handshake] = PendingConnections()
         self._handshakes: set[Handshake] = set()
         self._closing = ClosingChannels(clock)
         self._is_closed = False
@@ -102,14 +102,14 @@ class ClientHandshakes:
             "handshakes",
             setting="limits.max_handshakes",
             bound=lambda: self._most,
-            used=lambda: len(self._pending),
+            used=lambda: len(self.pending),
         )
         self._address_limit = limit_registry.add(
             "address-handshakes",
             per="address",
             setting="limits.max_handshakes_per_address",
             bound=lambda: limits().max_handshakes_per_address,
-            used=lambda: self._pending.most_of_one_address,
+            used=lambda: self.pending.most_of_one_address,
         )
         self.delay_limit = limit_registry.add(
             "login-delay-seconds",
@@ -130,7 +130,7 @@ class ClientHandshakes:
             return
         handshake = Handshake(self, channel)
         most_of_address = self.limits().max_handshakes_per_address
-        dropped = self._pending.add(
+        dropped = self.pending.add(
             *(handshake, handshake.host, self.clock.seconds()),
             most=self._most,
             most_of_address=most_of_address,
@@ -138,7 +138,7 @@ class ClientHandshakes:
         self._handshakes.add(handshake)
         handshake.start()
         for each in dropped:
-            of_address = self._pending.most_of_one_address >= most_of_address
+            of_address = self.pending.most_of_one_address >= most_of_address
             (self._address_limit if of_address else self._limit).count_reached()
             each.refuse(TooManySessions("too many connections are in their handshake"))
 
@@ -163,10 +163,10 @@ class ClientHandshakes:
 
     def remove(self, handshake: Handshake) -> None:
         self._handshakes.discard(handshake)
-        self._pending.remove(handshake)
+        self.pending.remove(handshake)
 
     def record_login(self, handshake: Handshake) -> None:
-        self._pending.add_known_address(handshake.host)
+        self.pending.add_known_address(handshake.host)
         self.delays.record_success(handshake.address, handshake.account)
         self.record_attempt(handshake)
 

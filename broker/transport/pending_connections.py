@@ -90,6 +90,11 @@ class PendingConnections(Generic[C]):
             table, address = found
             table.remove(connection, address)
 
+    @property
+    def known_addresses(self) -> list[str]:
+        """The one with the oldest login is first."""
+        return list(self._known_addresses)
+
     def add_known_address(self, host: str) -> None:
         """Record a login from an address."""
         address = address_group(host)

@@ -81,6 +81,23 @@ def test_silent_connections_of_many_addresses_leave_room_for_earlier_clients(
     run_within(work())
 
 
+def test_earlier_clients_are_known_after_a_restart(node: NodeProcess) -> None:
+    async def work() -> None:
+        hosts = [f"127.0.{number}.77" for number in range(2 * MOST)]
+        async with (
+            open_many(node.port, 1, hosts=("127.0.0.1",)) as known,
+            open_many(node.port, 2 * MOST, hosts=hosts) as flood,
+        ):
+            await log_in(node, "alice-2")
+            assert sum(each.is_closed for each in flood) >= MOST
+            assert not known[0].is_closed
+
+    run_within(log_in(node, "alice-2"))
+    node.stop()
+    node.start()
+    run_within(work())
+
+
 async def ask(node: NodeProcess) -> dict[str, Any]:
     async with connect(node.endpoint, **ALICE | {"client_id": "alice-status"}) as client:
         await client.when_connected(PATIENCE)
