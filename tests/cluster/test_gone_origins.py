@@ -8,7 +8,7 @@ import pytest
 
 from broker.cluster import gone_origins
 from broker.cluster.address import Address
-from broker.cluster.gone_origins import KIND, MEMBERSHIP, MOST_CHECKS, VOTE, GoneOrigins
+from broker.cluster.gone_origins import KIND, MEMBERSHIP, MOST_CHECKS, MOST_VOTES, VOTE, GoneOrigins
 from broker.cluster.known_peers import PEER_EXPIRY
 from broker.cluster.messages import decode, encode
 from broker.cluster.signed_members import SIGN_INTERVAL, SignedMembers
@@ -177,11 +177,21 @@ def test_membership_in_the_table_of_another_node_is_rejected() -> None:
     assert site.rejected == ["m"] and PEERS["a"].origin not in site.gone.memberships
 
 
+@pytest.mark.limit("statements about gone origins", "node")
 def test_checks_in_a_second_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
     site.tables["m"] = {f"{VOTE}{n}": b"" for n in range(100)}
     site.tick()
     assert len(site.rejected) == MOST_CHECKS
+
+
+@pytest.mark.limit("statements about gone origins", "node of the cluster")
+def test_votes_of_a_node_are_bounded() -> None:
+    site = Site()
+    site.tables["m"] = {f"{VOTE}{n}": b"" for n in range(MOST_VOTES + 10)}
+    for _ in range(2 * MOST_VOTES // MOST_CHECKS):
+        site.tick()
+    assert len(site.rejected) == MOST_VOTES
 
 
 def test_memberships_are_bounded_and_votes_replace_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ def test_subscriptions_of_an_account_are_bounded_together(node: NodeProcess) -> 
     run_within(work())
 
 
-@pytest.mark.limit("durable subscriptions", "account")
+@pytest.mark.limit("durable subscriptions, and one owner for each of their clients", "account")
 def test_durable_subscriptions_of_an_account_are_bounded_over_its_clients_and_restarts(
     node: NodeProcess,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ BYSTANDERS = {"measured_bystander", "MeasuredPeer"}
 #: Rows whose bound a test reaches only without a socket, with the reason.
 WITHOUT_BYSTANDER = {
     ("audit records", "node"): "the disk must stand still for 10,000 records",
+    ("statements about gone origins", "node"): "only members of the cluster make them",
+    ("statements about gone origins", "node of the cluster"): "likewise",
 }
 
 
@@ -29,6 +32,8 @@ def rows_of_table() -> list[Row]:
     rows: list[Row] = []
     for line in lines[2:]:
         resource, _, per, *_ = [cell.strip() for cell in line.strip("|").split("|")]
+        # Without the targets of links.
+        resource = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", resource)
         rows.append(Row(resource or rows[-1].resource, per))
     return rows
 
