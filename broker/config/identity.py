@@ -82,7 +82,7 @@ class IdentitySettings:
         value_kind.OPTIONAL_NAME,
         "",
         "Name of the party that gives out this node's accounts: accounts of one name belong "
-        "together at nodes of one realm only. Nodes without a realm form one.",
+        "together at nodes of one realm only. A node without a realm takes those of all.",
     )
     accounts_file: Path | None = setting(
         value_kind.OPTIONAL_FILE,

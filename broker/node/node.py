@@ -242,6 +242,7 @@ class Node:
             clock=self._reactor,
             audit=self.audit,
             audited_questions=AUDITED_QUESTIONS,
+            find_address=self._find_address,
         )
 
         def make_session(identity: Identity, incarnation: int, token: bytes) -> Session:

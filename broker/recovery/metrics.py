@@ -69,7 +69,7 @@ def recovery_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
     )
     yield _counter(
         "xmlbroker_handovers",
-        "Durable subscriptions handed over or taken over.",
+        "Durable subscriptions handed over or taken over, and requests and answers without proof.",
         "what",
         report["hand_offs"],
     )

@@ -70,7 +70,7 @@ class SessionServices:
     clock: IClock
     audit: IAuditLog = attrs.field(factory=NoAuditLog)
     audited_questions: frozenset[str] = frozenset()
-    """Questions that change something."""
+    find_address: Callable[[], str] = lambda: ""
 
 
 @implementer(IStackReceiver)
@@ -265,6 +265,10 @@ class Session:
             raise ProtocolError(f"{type(message).__name__} is not for a node")
 
     def _handle_subscribe(self, message: Subscribe) -> None:
+        if message.claim and self.profile.node_address != self._services.find_address():
+            self.end(Closed("this node has a new address: connect again, and sign a claim for it"))
+            return
+
         def start() -> None:
             if not self.has_ended:
                 self.delivery.start_feed(message.number)

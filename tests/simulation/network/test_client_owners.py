@@ -95,6 +95,26 @@ def test_the_key_counts_while_the_old_node_is_dead(must_prove: bool) -> None:
     world.close()
 
 
+def test_a_client_signs_again_for_a_node_with_another_address() -> None:
+    roaming = Roaming(1)
+    world = roaming.world
+    roaming.kill_process()
+    roaming.publish(5)
+    world.add("late", start=False, join=["old"])
+    world.cut("late", "old", refuse=True)
+    world.start("late")
+    rover = world.client("rover", "late", incarnation=2, key_seed=roaming.key_seed)
+    world.run(1.0)
+    assert rover.welcome is not None and rover.welcome.address == "late"
+    world.heal("late", "old")
+    world.run(30.0)
+    roaming.readers.append(Reader(world, rover, INTERESTS[1], durable="d"))
+    world.run(5.0)
+    assert rover.welcome.address == "one/late"
+    roaming.check()
+    world.close()
+
+
 # ----------------------------------------------------------------------------- a malicious member
 
 
