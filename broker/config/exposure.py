@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from broker.config.endpoints import is_encrypted_endpoint, is_loopback_endpoint
 from broker.config.network import NetworkSettings
@@ -11,6 +12,9 @@ from broker.config.settings import Settings
 from broker.event.envelope import CLEARTEXT_LEVEL, SecurityLevel
 from broker.private_files import find_wider_mode
 from broker.transport.socket.loopback import LOOPBACK_INTERFACES, is_loopback_address
+
+#: Names of accounts in one warning.
+MOST_SHOWN: Final = 10
 
 
 def find_exposures(settings: Settings) -> Iterator[str]:
@@ -39,6 +43,17 @@ def find_exposures(settings: Settings) -> Iterator[str]:
                 f"the account {account.name} may administer the node: its figures count events "
                 f"of all levels, beyond its clearance {account.clearance.value}"
             )
+    digests = [
+        account.name
+        for account in settings.accounts
+        if any(secret.is_digest for secret in account.secret)
+    ]
+    if digests:
+        names = ", ".join(digests[:MOST_SHOWN]) + ("..." if len(digests) > MOST_SHOWN else "")
+        yield (
+            f"accounts have hashes of an earlier version, with which a thief can log in: {names}; "
+            "a login replaces those in identity.accounts_file, replace others by hand"
+        )
 
 
 def find_wider_folders(settings: Settings) -> Iterator[str]:

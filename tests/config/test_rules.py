@@ -13,7 +13,8 @@ from broker.errors import ConfigurationError
 from broker.transport.stacks import Transport
 from plugins.mspaces.stack import MspacesStack
 
-ACCOUNT = '[accounts.alice]\nsecret = "scrypt$16384$8$1$' + "A" * 24 + "$" + "A" * 43 + "=" + '"\n'
+SALT, KEY = "A" * 22 + "==", "A" * 43 + "="
+ACCOUNT = f'[accounts.alice]\nsecret = "SCRAM-SHA-256$100000:{SALT}${KEY}:{KEY}"\n'
 
 
 def test_without_accounts_an_open_endpoint_is_refused_at_its_line() -> None:
@@ -67,6 +68,15 @@ def test_administrators_that_see_beyond_their_clearance_are_warned_of() -> None:
     (warning,) = find_exposures(load_text(account, "node.toml"))
     assert "alice" in warning
     assert not list(find_exposures(load_text(account + 'clearance = "high"\n', "node.toml")))
+
+
+def test_hashes_of_an_earlier_version_are_warned_of() -> None:
+    digest = f'secret = "scrypt$16384$8$1${SALT}${KEY}"\n'
+    accounts = "".join(f"[accounts.a{number:02}]\n{digest}" for number in range(12))
+    (warning,) = find_exposures(load_text(ACCOUNT + accounts, "node.toml"))
+    assert "accounts have hashes" in warning and "a09..." in warning
+    (warning,) = find_exposures(load_text("[accounts.bob]\n" + digest, "node.toml"))
+    assert ": bob;" in warning and "alice" not in warning
 
 
 def test_encryption_alone_does_not_open_a_node_without_accounts() -> None:
