@@ -76,6 +76,8 @@ class Commit:
     """The newest histories of other origins."""
     flows: dict[str, tuple[FlowInterval, ...]] = attrs.field(factory=dict)
     """Intervals of other origins' flows."""
+    statements: dict[tuple[bytes, str], bytes | None] = attrs.field(factory=dict)
+    """Signed statements by kind and origin; None deletes."""
     losses: list[BranchLoss] = attrs.field(factory=list)
     """Own events of another branch that can not be recovered."""
     moved: dict[MovedKey, MovedMessage] = attrs.field(factory=dict)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 import lmdb
@@ -203,14 +203,15 @@ class HistoryTable:
             for key, value in self._rows(txn, _NAMED_KEY)
         }
 
-    def put_statement(
-        self, txn: lmdb.Transaction, kind: bytes, origin: str, value: bytes | None
+    def put_statements(
+        self, txn: lmdb.Transaction, statements: Mapping[tuple[bytes, str], bytes | None]
     ) -> None:
-        """Store a signed statement about an origin; None deletes it."""
-        if value is None:
-            self.table.delete(txn, kind + origin.encode())
-        else:
-            self.table.put(txn, kind + origin.encode(), value)
+        """Store signed statements about origins, by kind and origin; None deletes one."""
+        for (kind, origin), value in statements.items():
+            if value is None:
+                self.table.delete(txn, kind + origin.encode())
+            else:
+                self.table.put(txn, kind + origin.encode(), value)
 
     def statements(
         self, txn: lmdb.Transaction, kinds: Iterable[bytes]

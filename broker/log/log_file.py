@@ -266,6 +266,7 @@ class LogFile(FileReader):
                 tables.histories.put_foreign(txn, origin, named)
             for flow, intervals in commit.flows.items():
                 tables.histories.put_flow(txn, flow, intervals)
+            tables.histories.put_statements(txn, commit.statements)
             for loss in commit.losses:
                 tables.histories.add_loss(txn, loss)
             for chunk in split_into_chunks(events):

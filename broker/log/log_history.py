@@ -79,12 +79,9 @@ class LogHistory(LogReader):
         return self._file.statements(kinds)
 
     def put_statement(self, kind: bytes, origin: str, value: bytes | None) -> None:
-        """Store a statement in a transaction of its own; None deletes it."""
-
-        def put(histories: HistoryTable, txn: lmdb.Transaction) -> None:
-            histories.put_statement(txn, kind, origin, value)
-
-        self._write(self._file.change_history, put).addErrback(lambda _: None)
+        """Store a statement with the next commit; None deletes it."""
+        self._pending.commit.statements[kind, origin] = value
+        self._commit_soon()
 
     def put_flow(self, flow: str, intervals: tuple[FlowInterval, ...]) -> None:
         """Store the intervals of another origin's flow with the next commit."""

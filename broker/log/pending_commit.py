@@ -45,7 +45,7 @@ class PendingCommit:
     def is_empty(self) -> bool:
         commit = self.commit
         state = commit.durables or commit.clients or commit.losses or commit.moved
-        named = commit.histories or commit.flows
+        named = commit.histories or commit.flows or commit.statements
         return not (commit.events or state or named or commit.covered or commit.replicas)
 
     def take_state(self, failed: PendingCommit) -> None:
@@ -54,6 +54,7 @@ class PendingCommit:
         self.commit.clients += failed.commit.clients
         self.commit.histories |= failed.commit.histories
         self.commit.flows |= failed.commit.flows
+        self.commit.statements |= failed.commit.statements
         self.commit.moved |= failed.commit.moved
         self.state_callbacks += failed.state_callbacks
 
