@@ -97,6 +97,7 @@ class BoundedEvaluation:
         self._bounds = bounds
         self._event = event
         self._bytes = len(document)
+        self._document = document
         # Each element, text and attribute has one of these characters, or shares it with one other
         # node.
         self._nodes = document.count(b"<") + document.count(b"=")
@@ -139,8 +140,12 @@ class BoundedEvaluation:
         parsed_query = query.query
         envelope = parsed_query.uses_envelope or not parsed_query.uses_payload
         nodes = self._event.count_nodes(envelope=envelope)
-        size = DocumentSize(nodes, self._event.depth, self._bytes)
+        size = DocumentSize(nodes, self._event.depth, self._bytes, self._instructions)
         return worst_case_cost(parsed_query.expression, size) <= self._max_worst_visits
+
+    @cached_property
+    def _instructions(self) -> int:
+        return self._document.count(b"<?") + self._document.count(b"<!--")
 
     def _evaluate_by_libxml2(self, query: Runnable) -> bool:
         """Return True if a query matches. Raises `QueryTooExpensive` if it takes too long twice."""

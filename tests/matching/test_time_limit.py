@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from math import inf
 from typing import Any
@@ -17,6 +18,7 @@ from broker.matching.contract import Accepted, IMatcher, Refused, Verdict
 from broker.matching.engine.portion_size import PortionSize
 from broker.matching.query.query import parse_query
 from broker.matching.switch import Switch
+from tests.matching import processor_time
 from tests.matching.conftest import ENGINES, KnownDtds, event
 
 #: Some are in no index, and some of those are evaluated on every event.
@@ -215,3 +217,27 @@ def test_stride_fits_the_remaining_time() -> None:
     for _ in range(20):
         stride.record_time(16, 0.00016)
     assert len(stride.next_portion(0, 5_000, 0.02, 0.02)) == 512
+
+
+@pytest.mark.parametrize("engine_name", sorted(ENGINES))
+@pytest.mark.parametrize(
+    ("query", "between"),
+    [
+        ("//processing-instruction()", b"<?a?>"),
+        ("(//node())[1]", b"<?a?>"),
+        ("not(//comment())", b"<!--x-->"),
+        ("//remark/text()", b"x<?a?>"),
+    ],
+)
+def test_nodes_without_elements_between_them_take_no_quadratic_time(
+    engine_name: str, query: str, between: bytes, dtds: KnownDtds
+) -> None:
+    # libxml2 alone takes minutes for some of them.
+    engine = ENGINES[engine_name](dtds, clock=time.perf_counter)
+    number = engine.subscribe(StreamPattern.parse(">"), parse_query(query))
+    remark = b"<remark>%s</remark>" % (between * 100_000)
+    document = event(b"<flight><id>1</id>%s</flight>" % remark)
+    with processor_time.at_most(2):
+        (verdict,) = engine.match([document])
+    assert isinstance(verdict, Accepted)
+    assert verdict.subscriptions == (number,) or engine.take_suspended()

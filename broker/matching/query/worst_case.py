@@ -3,8 +3,8 @@
 It assumes the worst: name tests keep every node, all elements are siblings, one element has all
 text. The unit is one visited node, 10 ns. Besides following axes, libxml2 (`xpath.c` of 2.14, and
 measurements) compares each node found from several start nodes with all found before, also in
-unions; sorts a node-set for a function and in brackets, walking between siblings; and copies the
-text of a node on every use.
+unions; sorts a node-set for a function and in brackets, walking between siblings, and from each
+comment, instruction or text back to the element before; and copies the text of a node on every use.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ class DocumentSize:
     nodes: int
     depth: int
     bytes: int
+    instructions: int = -1
+    """Processing instructions and comments; -1: unknown, so perhaps all nodes."""
 
 
 @attrs.frozen
@@ -71,7 +73,7 @@ class _Sets:
 
     `each` is the size of one, `total` that of all. A node is in at most `per_node` of them.
     `in_order`: libxml2 finds the nodes in document order. `are_leaves`: they are attributes or
-    texts.
+    texts. `are_walked`: they may be comments, instructions or texts.
     """
 
     each: float
@@ -79,13 +81,14 @@ class _Sets:
     per_node: float
     in_order: bool = True
     are_leaves: bool = False
+    are_walked: bool = False
 
 
 def worst_case_cost(
     expression: tree.Expression, size: DocumentSize, literal_length: int = 0
 ) -> float:
     """Upper bound for one evaluation. `literal_length` is the minimum length of literals."""
-    return _WorstCaseModel(size, literal_length).cost(expression, _ONE_CONTEXT)
+    return _WorstCaseModel(size, literal_length).truth_cost(expression)
 
 
 class WorstCaseCosts:
@@ -121,6 +124,14 @@ class _WorstCaseModel:
         self._depth = float(size.depth)
         self._bytes = float(size.bytes)
         self._min_literal_length = literal_length
+        # Only comments and instructions are beside texts without an element between them.
+        unknown = size.instructions < 0
+        self._run = self._nodes if unknown else min(self._nodes, 2.0 * size.instructions + 2.0)
+
+    def truth_cost(self, expression: tree.Expression) -> float:
+        """Cost of the query, as an argument of `boolean`."""
+        cost, nodes = self._cost_and_nodes(expression, _ONE_CONTEXT)
+        return cost + (0.0 if nodes is None else self._walk_cost(nodes))
 
     def cost(self, expression: tree.Expression, count: _Count) -> float:
         return self._cost_and_nodes(expression, count)[0]
@@ -169,13 +180,18 @@ class _WorstCaseModel:
                 united.total + nodes.total,
                 min(united.per_node + nodes.per_node, count.total),
                 in_order=False,
+                are_walked=united.are_walked or nodes.are_walked,
             )
         return cost + count.total, united
 
     def _sort_cost(self, nodes: _Sets) -> float:
         if nodes.each <= 1:
             return nodes.total
-        return nodes.total * (self._depth if nodes.in_order else _PAIR_COST * self._nodes)
+        each = self._depth if nodes.in_order else _PAIR_COST * self._nodes
+        return nodes.total * each + self._walk_cost(nodes)
+
+    def _walk_cost(self, nodes: _Sets) -> float:
+        return nodes.total * self._run if nodes.are_walked and nodes.each > 1 else 0.0
 
     def _path_cost(self, path: tree.Path, count: _Count) -> tuple[float, _Sets]:
         if isinstance(path.start, tree.PathStart):
@@ -217,7 +233,8 @@ class _WorstCaseModel:
             # One position per start node.
             each, total = min(each, origins.each), min(total, origins.total)
         more = self._predicates_cost(step.predicates, count)
-        return cost + more, _Sets(each, total, same, in_order, _finds_leaves(step))
+        kinds = _finds_leaves(step), _may_be_walked(step)
+        return cost + more, _Sets(each, total, same, in_order, *kinds)
 
     def _step_extent(
         self, step: tree.Step, origins: _Sets, times: float
@@ -342,6 +359,12 @@ _MERGED_AXES = {
 
 def _finds_leaves(step: tree.Step) -> bool:
     return step.axis is tree.Axis.ATTRIBUTE or step.test == tree.KindTest("text")
+
+
+def _may_be_walked(step: tree.Step) -> bool:
+    elements_only = tree.Axis.PARENT, tree.Axis.ANCESTOR
+    no_siblings = tree.Axis.ATTRIBUTE, tree.Axis.NAMESPACE
+    return isinstance(step.test, tree.KindTest) and step.axis not in elements_only + no_siblings
 
 
 def _sibling_position(step: tree.Step) -> float | None:

@@ -14,6 +14,8 @@ from tests.matching.unlimited import ANY_COST
 
 WIDE = DocumentSize(nodes=20_000, depth=4, bytes=80_000)
 DEEP = DocumentSize(nodes=20_000, depth=250, bytes=140_000)
+#: Texts between instructions.
+MIXED = DocumentSize(nodes=40_000, depth=2, bytes=120_000, instructions=20_000)
 LONG = DocumentSize(nodes=10_000, depth=4, bytes=200_000)
 
 
@@ -39,6 +41,12 @@ def worst(query: str, extent: DocumentSize) -> float:
         ("//a[.. = 'x']", LONG, 1_200),
         ("//a[string-length(..) > 3]", LONG, 1_000),
         ("//a[contains(.., 'zz')]", LONG, 1_000),
+        ("//processing-instruction()", WIDE, 1_400),
+        ("string(//processing-instruction()) = 'x'", WIDE, 3_300),
+        ("//a[not(comment())]", WIDE, 1_700),
+        ("//comment() | //processing-instruction()", WIDE, 1_900),
+        ("(//node())[1]", MIXED, 8_500),
+        ("//text()", MIXED, 2_900),
     ],
 )
 def test_the_bound_exceeds_measured_times_of_libxml2(
@@ -62,6 +70,8 @@ def test_the_bound_exceeds_measured_times_of_libxml2(
         "count(//a) > 3 and sum(//b) < 7",
         "/a/b[2]/following-sibling::b",
         "string(/a/b/c) = 'x' or starts-with(/a/d, 'y')",
+        "//b/text()",
+        "not(//comment())",
     ],
 )
 def test_ordinary_queries_are_affordable_on_large_events(query: str) -> None:
@@ -84,6 +94,12 @@ def test_the_bound_rises_with_the_document_size(
     assert 0 < least <= worst(query, DocumentSize(factor * nodes, depth, size))
     assert least <= worst(query, DocumentSize(nodes, factor * depth, size))
     assert least <= worst(query, DocumentSize(nodes, depth, factor * size))
+
+
+def test_nodes_between_elements_are_cheap_without_instructions() -> None:
+    few, many = (DocumentSize(20_000, 4, 80_000, count) for count in (3, 10_000))
+    for query in ("//text()", "not(//node())", "//b/comment()"):
+        assert worst(query, few) < QueryLimits().max_cost < worst(query, many)
 
 
 def test_predicates_are_counted_for_each_node() -> None:
