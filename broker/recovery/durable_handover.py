@@ -25,7 +25,7 @@ from broker.subscriptions.client_owner import OWNER_NAME, ClientOwner
 from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
 from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
-from broker.wire.claim import SignedState
+from broker.wire.claim import ClaimedState, SignedState
 
 #: Seconds.
 TIMEOUT = 3.0
@@ -287,7 +287,7 @@ class DurableHandover:
         newest_holder = max(reached, key=lambda address: reached[address], default="")
         for address in map(str, holders):
             if address != newest_holder:
-                self.release_durable(address, claim.client_id, claim.name)
+                self._send_release(address, claim.client_id, claim.name, self._signed(claim))
         return HandoverResult(furthest, newest_holder)
 
     def _request_handover(
@@ -313,10 +313,21 @@ class DurableHandover:
         return self._must_prove and claim.proof is not None and not result.is_proven
 
     def release_durable(self, address: str, client_id: str, name: str) -> None:
-        """Request a node to delete a subscription."""
+        """Request a node to delete a subscription that this node has now."""
+        signed = self._durables.owner_of(client_id).signed
+        self._send_release(address, client_id, name, signed)
+
+    def _signed(self, claim: HandoverRequest) -> SignedState | None:
+        process = (claim.client_id, claim.incarnation, claim.token)
+        state = ClaimedState(*process, claim.name, str(self._messenger.own_address))
+        return None if claim.proof is None else SignedState(state, claim.proof)
+
+    def _send_release(
+        self, address: str, client_id: str, name: str, signed: SignedState | None
+    ) -> None:
         own, target = self._messenger.own_address, address_or_none(address)
         if own is not None and target is not None:
-            self._messenger.send(Release(target, own, MAX_HOPS, client_id, name))
+            self._messenger.send(Release(target, own, MAX_HOPS, client_id, name, signed))
 
     def _receive_released(self, message: Released) -> None:
         self._durables.clear_previous_address(message.client_id, message.name, str(message.source))

@@ -92,12 +92,14 @@ class HandoverResponder:
             raise NotOwner(f"the proof is older than the last one of {client_id} here")
 
     def _refuse(self, message: TakeOver, error: NotOwner) -> None:
-        self.refused += 1
-        text = (
-            f"{message.source} may not take over {message.name!r} of {message.client_id}: {error}"
+        self._record_refused(
+            str(message.source), f"take over {message.name!r} of {message.client_id}: {error}"
         )
-        self._warnings.report(str(message.source), error.code, text)
         self._send_answer(message, error=error)
+
+    def _record_refused(self, source: str, action: str) -> None:
+        self.refused += 1
+        self._warnings.report(source, NotOwner.code, f"{source} may not {action}")
 
     def _send_answer(
         self,
@@ -120,9 +122,15 @@ class HandoverResponder:
         )
 
     def _receive_release(self, message: Release) -> None:
-        durable = self._durables.get(message.client_id, message.name)
-        if durable is not None and durable.moved_to == str(message.source):
-            self._durables.delete(message.client_id, message.name)
+        client_id, source = message.client_id, str(message.source)
+        durable = self._durables.get(client_id, message.name)
+        if durable is not None and durable.moved_to == source:
+            key = self._durables.owner_of(client_id).key
+            # Any member could name the sender's address as its own.
+            if key and not (message.signed and message.signed.proves(client_id, source, key)):
+                self._record_refused(source, f"delete {message.name!r} of {client_id}")
+                return
+            self._durables.delete(client_id, message.name)
         own = self._messenger.own_address
         if own is not None:
             self._messenger.send(

@@ -82,9 +82,15 @@ class Release(RoutedMessage, frozen=True):
     """Delete the subscription: its client has processed all earlier events."""
 
     kind = 0x82
+    omitted = 1
 
     client_id: str
     name: str
+    signed: SignedState | None = None
+    """A claim of the client for the sender; None for a client without a key."""
+
+    def at_version(self, version: int) -> Release:
+        return self if version >= PROOF_VERSION else msgspec.structs.replace(self, signed=None)
 
 
 @CODEC.register

@@ -49,6 +49,10 @@ ERROR = BadQuery("an operand is missing", line=1, column=4).to_wire()
 C1 = ("alps", "c1")
 HERE, THERE = Address(C1, "n1"), Address(("sea",), "n2")
 HOPS = (HERE, THERE, 9)
+SIGNED = SignedState(
+    ClaimedState("alice", 7, b"token", "durable", "alps.c1/n1"),
+    Claim(b"k" * 32, 3, True, b"s" * 64),
+)
 BARE = NodeDescriptor(THERE, "f" * 16, 0, (1,))
 NODE = NodeDescriptor(
     *(HERE, "0123456789abcdef01234567", 7, (1, 2), Endpoint("192.0.2.1", 4000)),
@@ -215,8 +219,7 @@ NODE_MESSAGES: list[tuple[Any, str]] = [
     ),
     (
         recovery.TakeOver(
-            *(*HOPS, 5, "alice", "durable", 7, b"token", ("office", "alice")),
-            Claim(b"k" * 32, 3, True, b"s" * 64),
+            *HOPS, 5, "alice", "durable", 7, b"token", ("office", "alice"), SIGNED.claim
         ),
         "809a9292a4616c7073a26331a26e319291a3736561a26e320905a5616c696365a764757261626c65"
         "07c405746f6b656e92a66f6666696365a5616c69636594c420" + "6b" * 32 + "03c3c440" + "73" * 64,
@@ -231,14 +234,7 @@ NODE_MESSAGES: list[tuple[Any, str]] = [
         "206f706572616e64206973206d697373696e6701049193a1610102a67365612f6e32",
     ),
     (
-        recovery.HandedOver(
-            *HOPS,
-            5,
-            signed=SignedState(
-                ClaimedState("alice", 7, b"token", "durable", "alps.c1/n1"),
-                Claim(b"k" * 32, 3, True, b"s" * 64),
-            ),
-        ),
+        recovery.HandedOver(*HOPS, 5, signed=SIGNED),
         "81989292a4616c7073a26331a26e319291a3736561a26e32090594a0a00000c0a0"
         "9295a5616c69636507c405746f6b656ea764757261626c65aa616c70732e63312f6e31"
         "94c420" + "6b" * 32 + "03c3c440" + "73" * 64,
@@ -246,6 +242,12 @@ NODE_MESSAGES: list[tuple[Any, str]] = [
     (
         recovery.Release(*HOPS, "alice", "durable"),
         "82959292a4616c7073a26331a26e319291a3736561a26e3209a5616c696365a764757261626c65",
+    ),
+    (
+        recovery.Release(*HOPS, "alice", "durable", SIGNED),
+        "82969292a4616c7073a26331a26e319291a3736561a26e3209a5616c696365a764757261626c65"
+        "9295a5616c69636507c405746f6b656ea764757261626c65aa616c70732e63312f6e31"
+        "94c420" + "6b" * 32 + "03c3c440" + "73" * 64,
     ),
     (
         recovery.Released(*HOPS, "alice", "durable"),

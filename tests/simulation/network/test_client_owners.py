@@ -16,11 +16,11 @@ from broker.cluster.traffic.messages import RoutedMessage
 from broker.errors import NotOwner, SubscriptionHeld
 from broker.event.place import Position
 from broker.order_certificates.signing_key import SigningKey
-from broker.recovery.messages import HandedOver, TakeOver
+from broker.recovery.messages import HandedOver, Release, TakeOver
 from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_reader import Reader, read
-from broker.wire.claim import Claim, ClaimedState
+from broker.wire.claim import Claim, ClaimedState, SignedState
 from tests.simulation.network.roaming import Roaming, owner_key, refused
 
 KEY = SigningKey(Ed25519PrivateKey.from_private_bytes(Roaming.key_seed))
@@ -276,6 +276,27 @@ def send_take_over(
     handover._messenger.send(
         TakeOver(OLD, source, MAX_HOPS, 1, "rover", "d", incarnation, token, None, claim)
     )
+
+
+def test_a_member_can_not_delete_what_moves_to_another_node() -> None:
+    roaming = Roaming(1)
+    world = roaming.world
+    world.add("third", "one", join=["old"])
+    world.run(3.0)
+    roaming.kill_process()
+    claim = ClaimedState("rover", 2, TOKEN, "d", str(NEW)).sign(KEY, 1)
+    send_take_over(world, NEW, 2, TOKEN, claim)
+    world.run(3.0)
+    handover = world["third"].recovery.handover
+    assert handover is not None
+    mine = SignedState(ClaimedState("rover", 2, TOKEN, "d", str(THIRD)), claim)
+    for signed in (None, mine):
+        handover._messenger.send(Release(OLD, NEW, MAX_HOPS, "rover", "d", signed))
+    world.run(3.0)
+    durable = world["old"].durables.get("rover", "d")
+    assert durable is not None and durable.moved_to == str(NEW)
+    assert refused(world, "old") == 2
+    world.close()
 
 
 def test_a_session_needs_the_signature_of_its_key() -> None:
