@@ -253,6 +253,34 @@ def test_statements_are_checked_inside_a_cluster_by_setting(must_sign: bool) -> 
         assert len(reader.events) == 7 and reader.gaps == []
 
 
+def test_entry_nodes_of_a_unit_of_units_make_ranges_of_their_own() -> None:
+    """Events of `w` enter `z` at `a`, and go on to the other cluster of `z` in its ranges."""
+    with NetworkWorld(1) as world:
+        world.add("far", "w.c1", require_signatures=True)
+        world.add("a", "z.c1", gateways=["far"], require_signatures=True)
+        world.add("b", "z.c2", gateways=["a"], verify="always", require_signatures=True)
+        world.add("n", "z.c2", join=["b"], verify="always", require_signatures=True)
+        world.run(5.0)
+        publishers = [Publisher(world.client(f"at-{each}", each)) for each in ("far", "a")]
+        reader = Reader(world, world.client("reader", "n"), INTERESTS[1])
+        world.run_until(lambda: reader.is_flowing)
+        for altitude in (100, 1000, 200, 1000, 1000):
+            for each in publishers:
+                each.publish(altitude=altitude)
+            world.run(0.3)
+        read(world, reader, seconds=70.0)
+        reader.check(read_logs(world))
+        assert len(reader.events) == 6 and reader.gaps == []
+        for name in world.names:
+            assert not world.network_of(name).signatures.rejected, name
+        # The origin is in `z`: its range for the cluster of `b` is its own.
+        malicious = MaliciousNode(world, "a", world["a"].event_log.origin, "b")
+        malicious.attack = strip_the_statement
+        publishers[1].publish()
+        read(world, reader, seconds=3.0)
+        assert world.network_of("b").signatures.rejected.keys() == {"a"}
+
+
 @pytest.mark.parametrize("must_sign", [False, True])
 def test_a_node_of_an_earlier_version_may_remove_statements(
     must_sign: bool, monkeypatch: pytest.MonkeyPatch
