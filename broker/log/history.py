@@ -30,6 +30,8 @@ MAX_RUNS = 64
 #: places.
 EPOCH_MS = 250
 EPOCHS_SINCE_MS = 1_577_836_800_000
+#: A place in a later epoch is not believed: behind it a log would soon have no epoch left.
+MAX_EPOCH = (1 << 32) - (1 << 20)
 _RECORD = struct.Struct(">QIIQ")
 _LOSS = struct.Struct(">IQIQIQIQ")
 _RUN = struct.Struct(">QQ")

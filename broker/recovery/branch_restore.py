@@ -21,7 +21,7 @@ from broker.event.origin import is_signed_origin
 from broker.event.place import Mark
 from broker.log.deduplication import Freshness
 from broker.log.event_log import EventLog
-from broker.log.history import BranchLoss, missing_runs
+from broker.log.history import MAX_EPOCH, BranchLoss, missing_runs
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted
 from broker.matching.query.query import Query
@@ -105,8 +105,8 @@ class BranchRestore:
         branch = log.find_fork(request.after, request.path)
         if branch is None and not (self._is_settling() and request.after[0] < log.newest_own[0]):
             return False
-        beyond = 0 if branch is None else request.after[1] - branch[1]
-        if beyond > MAX_BRANCH_PLACES or len(self._waiting) >= MAX_READERS:
+        is_possible = branch is None or _can_follow(request.after, branch)
+        if not is_possible or len(self._waiting) >= MAX_READERS:
             self.log.warn("{node} sent an impossible place", node=str(request.source))
             return False
         self._waiting[request.source] = request
@@ -161,7 +161,7 @@ class BranchRestore:
         shown: dict[Mark, Mark] = {}
         for _, upto in coverage.intervals.get(log.origin, ()):
             branch = log.find_fork(upto)
-            if branch is not None and upto[1] - branch[1] <= MAX_BRANCH_PLACES:
+            if branch is not None and _can_follow(upto, branch):
                 shown[branch] = max(upto, shown.get(branch, upto))
         self._is_running = True
         try:
@@ -384,3 +384,7 @@ class BranchRestore:
             except LogUnavailable:
                 pass
             await sleep(self._clock, RETRY_INTERVAL)
+
+
+def _can_follow(place: Mark, branch: Mark) -> bool:
+    return place[0] <= MAX_EPOCH and place[1] - branch[1] <= MAX_BRANCH_PLACES
