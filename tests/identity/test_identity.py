@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import attrs
 import pytest
 from zope.interface.verify import verifyObject
 
@@ -83,3 +84,18 @@ def test_on_a_node_without_accounts_everything_is_allowed() -> None:
 def test_even_there_a_client_id_keeps_to_its_grammar(client_id: str) -> None:
     with pytest.raises(BadName):
         anonymous_identity(client_id)
+
+
+def test_clear_text_limits_the_clearance_and_the_refusal_says_so() -> None:
+    high = attrs.evolve(identity(), clearance=SecurityLevel.HIGH)
+    limited = high.limited_to_cleartext()
+    assert limited.clearance is SecurityLevel.MED and limited.account == "zbw"
+    with pytest.raises(ClearanceTooLow, match="'med' on a connection without encryption$"):
+        limited.check_level(SecurityLevel.HIGH)
+    with pytest.raises(ClearanceTooLow, match="'med'$"):
+        identity().check_level(SecurityLevel.HIGH)
+
+
+def test_clients_of_an_account_share_its_limits() -> None:
+    assert identity().holder == "account zbw"
+    assert anonymous_identity("someone").holder == "someone"

@@ -312,6 +312,9 @@ class AnonymousAuthenticatorTests(LoginTestCase):
         self.assertEqual((identity.account, identity.client_id), ("", "someone"))
         self.assertTrue(identity.administer)
 
+    def test_there_are_no_keys_to_load(self) -> None:
+        self.assertFalse(AnonymousAuthenticator().load_keys()())
+
     def test_an_impossible_client_id_is_refused(self) -> None:
         offer = LoginOffer("a b", PLAIN)
         self.refusal(AnonymousAuthenticator().authenticate(offer, never_asked), BadName)

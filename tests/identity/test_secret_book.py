@@ -56,7 +56,7 @@ def test_false_secrets_follow_changed_accounts() -> None:
 
 
 def test_the_key_is_made_once_for_its_owner_only(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
+    folder = tmp_path / "below" / "data"
     key = load_login_key(folder)
     assert len(key) == 32 and load_login_key(folder) == key
     assert stat.S_IMODE((folder / KEY_FILE).stat().st_mode) == 0o600
@@ -66,3 +66,9 @@ def test_a_damaged_key_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / KEY_FILE).write_bytes(b"short")
     with pytest.raises(ConfigurationError, match="login.key does not have 32 bytes"):
         load_login_key(tmp_path)
+
+
+def test_a_key_that_can_not_be_made_is_a_configuration_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ConfigurationError, match="can not be read or made"):
+        load_login_key(tmp_path / "file")

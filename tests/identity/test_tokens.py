@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from broker.config.identity import IdentitySettings
 from broker.errors import AuthenticationFailed, ConfigurationError
-from broker.identity.tokens import TokenVerifier
+from broker.identity.tokens import MOST_KEYS, TokenVerifier
 
 ISSUER, AUDIENCE = "https://login.example.org", "xmlbroker"
 RSA = rsa.generate_private_key(65537, 2048)
@@ -118,7 +118,8 @@ def test_a_forged_token_is_refused(kind: str, tmp_path: Path) -> None:
         ("no JSON", "not a JWKS file"),
         ('{"keys": []}', "not 1 to 100 keys"),
         (json.dumps({"keys": [{"kty": "oct", "k": "AAAA"}]}), "not one of RSA, EC, OKP"),
-        (json.dumps({"keys": [{"kty": "EC", "crv": "P-256"}]}), "not usable"),
+        (json.dumps({"keys": [KEYS[0], {"kty": "EC", "crv": "P-256"}]}), "key 2 is not usable"),
+        (json.dumps({"keys": [KEYS[0]] * (MOST_KEYS + 1)}), "not 1 to 100 keys"),
         (json.dumps({"keys": [{**KEYS[0], "use": "enc"}]}), "no key for signatures"),
         (json.dumps({"keys": [jwk("ES384", ec.generate_private_key(ec.SECP384R1()))]}), "ES384"),
         (
@@ -156,3 +157,31 @@ def test_later_tokens_need_the_keys_of_the_last_load(tmp_path: Path) -> None:
     with pytest.raises(AuthenticationFailed):
         tokens.verify(old)
     tokens.verify(token(key=other))
+
+
+def without_kid(algorithm: str = "EdDSA") -> bytes:
+    return jwt.encode(claims(), PRIVATE[algorithm], algorithm).encode()
+
+
+def test_a_token_names_its_key_unless_there_is_one_only(tmp_path: Path) -> None:
+    only = verifier(tmp_path, KEYS[2])
+    assert only.verify(without_kid())[0] == f"{ISSUER}|alice"
+    absent = "a key that this node does not have"
+    with pytest.raises(AuthenticationFailed, match=absent):
+        only.verify(token(kid="another"))
+    for algorithm in PRIVATE:
+        with pytest.raises(AuthenticationFailed, match=absent):
+            verifier(tmp_path).verify(without_kid(algorithm))
+
+
+def test_a_claim_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AuthenticationFailed, match="claim number is not a text"):
+        verifier(tmp_path, claim="number").verify(token(number=5))
+
+
+def test_keys_for_other_uses_are_left_out(tmp_path: Path) -> None:
+    keys = [{**KEYS[0], "use": "enc"}, *[KEYS[2]] * (MOST_KEYS - 1)]
+    tokens = verifier(tmp_path, *keys)
+    assert tokens.verify(token())[0] == f"{ISSUER}|alice"
+    with pytest.raises(AuthenticationFailed):
+        tokens.verify(token("RS256"))

@@ -159,3 +159,30 @@ def test_changed_limits_hold_for_the_next_document() -> None:
     node.rated.rates.limits = RateLimits()
     node.advance(1.0)
     assert node.count_taken() == 50
+
+
+def test_documents_are_allowed_by_tokens_of_both_kinds() -> None:
+    documents = [b"x" * 10] * 5
+    assert AccountRate(RateLimits(), 0.0).count_allowed(documents, 0.0) == 5
+    rate = AccountRate(RateLimits(events=3, bytes=100), 0.0)
+    assert rate.count_allowed(documents, 0.0) == 3
+    # One token is enough for any document; without one, none is allowed.
+    assert rate.count_allowed([b"x" * 99, b"y" * 500, b"z"], 0.0) == 2
+    assert rate.count_allowed([b"x" * 100, b"y"], 0.0) == 1
+
+
+def test_an_account_with_one_event_a_second_waits_a_second() -> None:
+    rate = AccountRate(RateLimits(events=1), 0.0)
+    assert rate.find_wait(0.0) == 0.0
+    rate.take([b""], 0.0)
+    assert rate.find_wait(0.0) == 1.0 and rate.find_wait(1.0) == 0.0
+
+
+def test_limits_that_nobody_has_reached_are_not_used() -> None:
+    node = Node(size=1000)
+    limits = {each.name: each for each in node.registry}
+    limit = limits["account-bytes-per-second"]
+    assert limit.find_used() == 0.0
+    node.publish(node.publisher("a"), *[b"x" * 500] * 4)
+    node.advance(0.1)
+    assert limit.reached > 0 == limits["account-events-per-second"].reached

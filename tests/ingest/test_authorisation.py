@@ -115,7 +115,29 @@ def test_results_of_a_part_have_indices_in_the_batch() -> None:
 
 def test_the_cache_of_allowed_streams_is_bounded() -> None:
     publishing, deduplication = publisher(), Deduplication(lambda _: None, 2)
+    counts = []
     for number in range(1, 2_502):
-        verdict = accepted(number, stream=f"open.s{number}")
-        assert not authorise_part(publishing, part(1), [verdict], deduplication, 5).refused
-    assert len(publishing.allowed_streams) <= 1_000
+        stream = f"open.s{number}"
+        verdict = accepted(number, stream=stream)
+        judged = authorise_part(publishing, part(1), [verdict], deduplication, 5)
+        assert not judged.refused and judged.streams == {stream}
+        assert publishing.allowed_streams[stream, SecurityLevel.LOW] == 0
+        counts.append(len(publishing.allowed_streams))
+    assert counts == [*range(1, 1_001)] * 2 + [*range(1, 502)]
+
+
+def test_an_event_that_no_transport_may_carry_is_refused() -> None:
+    def check_carriage(stream: str, level: SecurityLevel) -> None:
+        if (stream, level) == ("open.b", SecurityLevel.MED):
+            raise NotValid("nothing carries it")
+
+    verdicts: list[Verdict] = [
+        accepted(1, stream="open.b"),
+        accepted(2, stream="open.b", level=SecurityLevel.MED),
+        accepted(3),
+    ]
+    judged = authorise_part(
+        *(publisher(), part(3), verdicts, Deduplication(lambda _: None, 64), 5, check_carriage)
+    )
+    assert [(index, error.code) for index, error in judged.refused] == [(1, "not-valid")]
+    assert judged.streams == {"open.a", "open.b"}

@@ -2,7 +2,7 @@
 
 Arguments are groups of docs/mutation.md or paths of their modules; without any, all groups run.
 Survivors and a table are printed. The exit status is 1 if a mutant survived that
-`tests/mutation/equivalent.txt` does not list.
+`tests/mutation/equivalent.txt` does not list, or if that lists one that does not exist.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class Count:
     killed: int = 0
     equivalent: int = 0
     survived: int = 0
+    stale: int = 0
+    """Listed mutants that do not exist."""
 
 
 @click.command(help=__doc__)
@@ -55,7 +57,7 @@ def main(share: float | None, names: tuple[str, ...]) -> None:
         )
     if not all(count.mutants for count in counts.values()):
         sys.exit("a group without a mutant: nothing was tried")
-    sys.exit(1 if any(count.survived for count in counts.values()) else 0)
+    sys.exit(1 if any(count.survived or count.stale for count in counts.values()) else 0)
 
 
 def _try_named() -> Count:
@@ -75,16 +77,17 @@ def _try(group: Group, modules: list[Path], share: float) -> Count:
     started = time.monotonic()
     equivalents = Equivalents.read()
     mutants: list[Mutant] = []
+    count = Count()
     for path in modules:
         found = list(mutants_of(path))
         mutants += [each for each in found if group.has(each) and each.is_sampled(share)]
         name = str(path.relative_to(ROOT))
         for key in equivalents.unknown(name, (each.key for each in found)):
+            count.stale += 1
             print(f"listed, and no mutant: {name} {key}")
     print(f"{group.name}: {len(mutants)} mutants of {len(modules)} modules", flush=True)
     trial = Trial(modules, group.tests)
     print(f"  {len(trial.runs.seconds)} tests, {time.monotonic() - started:.0f} s", flush=True)
-    count = Count()
     for mutant in mutants:
         tests = trial.runs.tests_of(mutant)
         survives = trial.survives(mutant, tests) if tests else True

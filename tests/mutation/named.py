@@ -28,11 +28,14 @@ NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     # Ignore clearance.
     ("recovery/archive_source", _RECOVERY, {"clearance=missed.clearance": "clearance=2"}),
     ("recovery/log_source", _RECOVERY, {"missed.clearance, ranges": "2, ranges"}),
-    ("recovery/log_page_reader", _PAGES, {"if event.level <= request.clearance": "if True"}),
+    ("recovery/log_page_reader", _PAGES, {"event.level > request.clearance": "False"}),
     (
         "replay/engine/request_matcher",
         "tests/replay/engine/test_request_matcher.py::test_clearance_leaves_out_and_counts",
-        {"places.level[rows] <= self.scope.clearance[requests]": "places.level[rows] <= 2"},
+        {
+            "group.query, client, group.clearance": "group.query, client, 2",
+            "places.level > group.clearance": "places.level > 2",
+        },
     ),
     (
         "recovery/page_exchange",
