@@ -340,3 +340,24 @@ def test_no_page_is_sent_while_the_reader_has_no_route(tmp_path: Path, all_of_it
         clock.pump([0.0] * 5)
     assert [places for _, places in served] == [[1, 2, 3]]
     assert pages.denied == 0
+
+
+def test_a_reader_with_a_route_for_the_lowest_level_gets_a_page(tmp_path: Path) -> None:
+    log, writer, reader = short_log(tmp_path)
+    log.append([(HEADER_RECORD, level, b"<w/>") for level in (2, 0)], lambda _: None)
+    writer.step()
+    served: list[tuple[Range, list[int]]] = []
+    clock = Clock()
+    pages = pages_to(
+        served,
+        log,
+        matcher=Matcher(),
+        remote_interest=FakeRemoteInterest(),
+        clock=clock,
+        is_cleared=lambda address, rank: rank <= 0,
+    )
+    after = (log.own_end[0], 0)
+    pages.serve_page(PageRequest(node("home"), node("reader"), MAX_HOPS, log.origin, after, False))
+    reader.step()
+    clock.pump([0.0] * 5)
+    assert [places for _, places in served] == [[2]] and pages.denied == 1

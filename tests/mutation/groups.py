@@ -78,7 +78,7 @@ GROUPS: Final = (
         ingest: authorisation account_rate head_check input
         streams: transports cleared_parts
         matching: clearance contract
-        sessions: session
+        sessions: session account_changes
         simulation: reload identities
         """),
         share=1.0,
@@ -100,15 +100,17 @@ GROUPS: Final = (
         broker/replay/engine: request_matcher request_scope
         """,
         _tests("""
-        delivery: session_delivery catch_up
+        delivery: session_delivery catch_up delivery_clearance
         sessions: session
         subscriptions: durable_subscriptions
+        node: answers
         ingest: parts authorisation input
         recovery: log_page_reader replica_pages page_exchange subscription_recovery
         recovery: plan_explanation
         replay/engine: request_matcher
         cluster: log_page_server
         cluster/map: *
+        cluster/traffic: sender flows core
         simulation: durable_commands registered_types identities malformed_messages
         simulation/network: clearance dtd_exchange hostile_types link_costs replays
         """),

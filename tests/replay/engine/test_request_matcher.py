@@ -97,6 +97,13 @@ def test_clearance_leaves_out_and_counts() -> None:
     assert found.denied[0] > found.denied[1] > 0
 
 
+def test_a_batch_above_the_clearance_is_denied_as_a_whole() -> None:
+    rows = [row for row, event in enumerate(EVENTS) if event.level > 0]
+    request = ReplayRequest(">", "/flight", clearance=0)
+    found = matching([request]).match(BATCH.take(pa.array(rows)), np.arange(1))
+    assert found.denied.tolist() == [len(rows)] and len(found.rows) == 0
+
+
 def test_events_of_an_unknown_origin_match_nothing() -> None:
     matcher = RequestMatcher([ReplayRequest(">", "true()")], ORIGINS[:1], WORLD.dtds, lambda: 0.0)
     found = matcher.match(BATCH, np.array([0]))
