@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+from unittest.mock import Mock, call
+
+import pytest
+
+from broker.cluster import acceptor as acceptors
 from broker.cluster.acceptor import (
     HANDSHAKE_BURST,
     HANDSHAKES_PER_SECOND,
@@ -123,3 +128,35 @@ def test_rate_of_handshakes_is_bounded_for_each_address() -> None:
     while acceptor.start_handshake(-1, "host", 10.0) != [-1]:
         acceptor.end_handshake(-1)
     assert acceptor.start_handshake(-2, "other", 10.0) == []
+
+
+def start(acceptor: Acceptor[int], host: str, times: int = 1, now: float = 0.0) -> list[bool]:
+    """Return for each of some handshakes, which end at once, whether it has begun."""
+    begun = []
+    for _ in range(times):
+        begun.append(acceptor.start_handshake(1, host, now) == [])
+        acceptor.end_handshake(1)
+    return begun
+
+
+def test_an_address_has_a_burst_of_handshakes_and_no_more() -> None:
+    acceptor = Member().acceptor
+    acceptor.limit = limit = Mock()
+    assert start(acceptor, "host", HANDSHAKE_BURST) == [True] * HANDSHAKE_BURST
+    limit.count_reached.assert_not_called()
+    assert start(acceptor, "host", 2) == [False, False]
+    assert limit.count_reached.mock_calls == [call(1), call(1)]
+
+
+def test_the_address_without_a_handshake_for_longest_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(acceptors, "MAX_MEASURED_ADDRESSES", 2)
+    acceptor = Member().acceptor
+    for host in ("one", "two"):
+        start(acceptor, host, HANDSHAKE_BURST)
+    assert start(acceptor, "one") == start(acceptor, "two") == [False]
+    start(acceptor, "one")
+    assert start(acceptor, "three") == [True]
+    assert start(acceptor, "one") == [False]
+    assert start(acceptor, "two") == [True]

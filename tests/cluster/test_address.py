@@ -76,3 +76,10 @@ def test_the_child_towards_a_unit_contains_it() -> None:
     assert child_towards((), ("alps", "c1")) == "alps"
     assert child_towards(("alps",), ("alps", "c1")) == "c1"
     assert list(enclosing_units(("alps", "c1"))) == [("alps", "c1"), ("alps",), ()]
+
+
+def test_a_long_text_is_cut_in_errors() -> None:
+    for length, shown in ((80, "?" * 80), (81, "?" * 80 + "...")):
+        with pytest.raises(BadName) as error:
+            Address.parse("?" * length)
+        assert repr(shown) in str(error.value)

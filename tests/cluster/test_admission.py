@@ -13,6 +13,7 @@ from broker.cluster.admission import (
     AdmissionRules,
     IpRules,
     find_refusal,
+    is_same_node,
     surplus_members,
 )
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
@@ -29,6 +30,7 @@ from broker.cluster.handshake_messages import (
 from broker.errors import (
     AddressNotAllowed,
     BrokerError,
+    Cloned,
     ClusterFull,
     IncarnationRefused,
     NameTaken,
@@ -247,3 +249,29 @@ def test_refusals_name_the_setting_to_change() -> None:
     assert "name the address in network.join" in said(hello(N3, GATEWAY))
     text = said(hello(a_node("b/m1"), cluster=("b",)))
     assert text == "n1 is of the cluster a.c1, and m1 asks for a link to b"
+
+
+def test_an_earlier_process_of_a_reachable_member_runs_on_a_copy() -> None:
+    earlier, later = (a_node("a.c1/n2", incarnation=number) for number in (3, 9))
+    reachable = context(later, reachable=frozenset({"n2"}))
+    assert refused(refusal_of(hello(earlier), reachable)) is Cloned
+    assert refused(refusal_of(hello(earlier), context(later))) is IncarnationRefused
+    assert refusal_of(hello(later), attrs.evolve(reachable, members={"n2": earlier})) is None
+
+
+def test_a_transport_without_a_link_has_all_its_places() -> None:
+    rules = attrs.evolve(RULES, most_links={"tcp": 1})
+    assert refusal_of(hello(), context(), rules) is None
+    assert refused(refusal_of(hello(), context(links={"tcp": 1}), rules)) is TooManyLinks
+
+
+@pytest.mark.parametrize(
+    ("origin", "incarnation", "same"),
+    [("a" * 16, 5, True), ("a" * 16, 6, True), ("a" * 16, 4, False), ("b" * 16, 6, False)],
+)
+def test_a_later_process_on_the_same_log_is_the_same_node(
+    origin: str, incarnation: int, same: bool
+) -> None:
+    known = a_node("a.c1/n2", origin="a" * 16, incarnation=5)
+    assert is_same_node(known, a_node("/n2", origin=origin, incarnation=incarnation)) is same
+    assert not is_same_node(known, a_node("/n3", origin="a" * 16, incarnation=5))

@@ -5,8 +5,10 @@ from broker.cluster.clone_detection import (
     CloneConfirmation,
     endpoint_text,
     find_earlier_clones,
+    find_later_process,
 )
 from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.map.entries import NODE, SELF
 from broker.cluster.neighbours import Neighbour
 from tests.cluster.sample_nodes import a_node
 
@@ -29,6 +31,13 @@ def test_a_link_to_the_later_process_stays() -> None:
     assert list(find_earlier_clones(links, {"a": TWIN})) == []
     # Another log under the same name is no copy.
     assert list(find_earlier_clones([neighbour(A)], {"a": TWIN._replace(origin="f" * 16)})) == []
+
+
+def test_a_later_process_is_found_behind_other_entries_of_its_table() -> None:
+    entries = (("link/b", None), (SELF, TWIN.to_plain()))
+    assert find_later_process(A, [(NODE, "a", 1, entries)]) is not None
+    assert find_later_process(TWIN, [(NODE, "a", 1, entries)]) is None
+    assert find_later_process(A, [("other", "a", 1, entries)]) is None
 
 
 def test_the_endpoint_text_is_the_listening_address() -> None:

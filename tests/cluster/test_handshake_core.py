@@ -23,6 +23,7 @@ from broker.cluster.handshake_core import (
     Send,
 )
 from broker.cluster.handshake_messages import (
+    LINKS,
     MAGIC,
     MEMBER,
     MOST_ALTERNATIVES,
@@ -320,3 +321,37 @@ def test_a_handshake_ends_once_for_any_messages(steps: list[int], keyed: bool, d
     ends = [each for each in effects if not isinstance(each, Send)]
     assert len(ends) == 1
     assert effects[-1] is ends[0]
+
+
+def test_a_proof_has_the_bytes_of_a_digest_or_none() -> None:
+    for proof in (b"", bytes(32)):
+        NodeProof(proof)
+        NodeWelcome(1, N2, ("c",), 5, (), proof)
+    for make in (NodeProof, lambda proof: NodeWelcome(1, N2, ("c",), 5, (), proof)):
+        with pytest.raises(ValueError, match="not a proof"):
+            make(bytes(31))
+
+
+@pytest.mark.parametrize(
+    ("purpose", "cluster", "place"),
+    [
+        (MEMBER, ("c",), "one of a node's network.listen"),
+        (MEMBER, (), "one of a node's network.listen"),
+        (f"{LINKS}radar", (), "that of the links of a node's stack"),
+        (f"{LINKS}radar", ("c",), "one of a node's network.listen"),
+    ],
+)
+def test_a_lost_connection_names_the_address_to_check(
+    purpose: str, cluster: tuple[str, ...], place: str
+) -> None:
+    side = dialling(purpose=purpose, cluster=cluster)
+    side.start(0.0)
+    (refused,) = side.connection_lost()
+    assert isinstance(refused, Refused) and f"the address must be {place}," in str(refused.error)
+    (refused,) = answering().connection_lost("reset by the peer")
+    assert isinstance(refused, Refused) and str(refused.error).endswith(": reset by the peer")
+    proving = dialling(KEY, purpose=purpose, cluster=cluster)
+    proving.start(0.0)
+    proving.receive_message(NodeChallenge(N2, NONCE), 0.0)
+    (refused,) = proving.connection_lost()
+    assert isinstance(refused, Refused) and str(refused.error).endswith("in the handshake")

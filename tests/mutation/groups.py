@@ -52,14 +52,25 @@ GROUPS: Final = (
         "admission",
         """
         broker/cluster: admission acceptor handshake_messages handshake_core clone_detection
-        broker/cluster: network_segment address admission_context timer_lag descriptor joining
-        broker/cluster: meshing start_position link_policy
+        broker/cluster: network_segment address admission_context descriptor link_policy
         """,
         _tests("""
-        cluster: admission acceptor handshake_core address descriptor joining start_position
-        cluster: meshing clone_detection
-        simulation/network: addresses clones joining rejoining slow_nodes new_origins
+        cluster: admission acceptor handshake_core address descriptor clone_detection
+        cluster: link_policy network_segment
+        simulation/network: addresses clones joining rejoining slow_nodes
         simulation/network: equal_node_names link_costs clearance configured_members
+        """),
+        share=1.0,
+    ),
+    Group(
+        "joining",
+        """
+        broker/cluster: joining meshing start_position timer_lag
+        """,
+        _tests("""
+        cluster: joining start_position meshing
+        simulation/network: addresses joining rejoining slow_nodes new_origins
+        simulation/network: configured_members
         """),
         share=0.3,
     ),

@@ -84,7 +84,7 @@ def test_sessions_of_a_revoked_account_end_with_a_record() -> None:
     gone = sessions.add("revoked", RIGHTS, has_ended=True)
     (ended,) = sessions.apply()
     assert (ended.sessions, ended.subscriptions) == (1, 0)
-    assert kept.errors == kept.changes == gone.errors == []
+    assert not (kept.errors or kept.changes or gone.errors)
     assert [error.code for error in revoked.errors] == ["authentication-failed"]
     ((event, fields),) = sessions.audit.records
     assert event == "session-revoked"
