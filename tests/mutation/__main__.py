@@ -38,6 +38,9 @@ class Count:
 @click.argument("names", nargs=-1)
 def main(share: float | None, names: tuple[str, ...]) -> None:
     counts: dict[str, Count] = {}
+    known = {str(path.relative_to(ROOT)) for group in GROUPS for path in group.paths()}
+    if absent := Equivalents.read().paths - known:
+        sys.exit(f"tests/mutation/equivalent.txt lists mutants of {', '.join(sorted(absent))}")
     if not names or "named" in names:
         counts["named"] = _try_named()
     for group in GROUPS:

@@ -23,6 +23,11 @@ class Equivalents:
     def has(self, path: str, key: str) -> bool:
         return (path, key) in self._listed
 
+    @property
+    def paths(self) -> frozenset[str]:
+        """Modules of the listed mutants."""
+        return frozenset(path for path, _ in self._listed)
+
     def unknown(self, path: str, keys: Iterable[str]) -> list[str]:
         """Return the listed mutants of a module that do not exist."""
         return sorted({key for listed, key in self._listed if listed == path} - {*keys})
