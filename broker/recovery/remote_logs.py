@@ -14,9 +14,9 @@ from twisted.logger import Logger
 
 from broker.cluster.address import Address, address_or_none
 from broker.cluster.network_question import NetworkQuestions
-from broker.cluster.traffic.position_reports import is_plausible
 from broker.errors import BrokerError, ProtocolError
 from broker.event.place import Mark
+from broker.log.history import MAX_EPOCH
 from broker.recovery.origin_reader import OriginReader
 from broker.recovery.page_merge import EventPages
 from broker.wire.codec import Address as AddressText
@@ -76,10 +76,9 @@ class LogSurvey:
     def has_asked_senders(self, origin: str) -> bool:
         return self.senders.get(origin, set()) <= self.answered
 
-    def furthest_place(self, origin: str, after: Mark) -> Mark:
-        """Return the furthest place that a node names and that can follow `after`."""
+    def furthest_place(self, origin: str) -> Mark:
         marks = self.marks.get(origin, {}).values()
-        return max((each for each in marks if is_plausible(each, after)), default=_BEFORE_FIRST)
+        return max((each for each in marks if each[0] <= MAX_EPOCH), default=_BEFORE_FIRST)
 
 
 class RemoteLogs:

@@ -32,6 +32,9 @@ CHECK_INTERVAL: Final = 5.0
 FIRST_RETRY: Final = 20.0
 MAX_RETRY: Final = 3600.0
 BATCH_EVENTS: Final = 256
+#: More places that a node names, without an event there, are not believed. An origin that returns
+#: ignores positions over 2^32 behind its own.
+MOST_UNSHOWN: Final = 1 << 31
 
 
 class SilentOriginFlows(OriginFlows, Protocol):
@@ -123,8 +126,8 @@ class SilentOriginRecovery:
     # ------------------------------------------------------------------ catching up
 
     async def _catch_up(self, origin: str, survey: LogSurvey) -> None:
-        after = self._flows.position_of(origin)
-        if after is None or (upto := survey.furthest_place(origin, after)) <= after:
+        after, upto = self._flows.position_of(origin), survey.furthest_place(origin)
+        if after is None or upto <= after:
             return
         survey = attrs.evolve(survey)
         silent = frozenset(survey.unanswered)
@@ -175,6 +178,8 @@ class SilentOriginRecovery:
                 after, run = reached, []
             if ends:
                 end = upto if event is None else (event.mark[0], event.offset - 1)
+                if event is None and end[1] > reached[1] + MOST_UNSHOWN:
+                    return
                 if has_places_between(after, end):
                     if not survey.is_complete or not await self._give_up(origin, after, end):
                         return

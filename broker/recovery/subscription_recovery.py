@@ -293,7 +293,7 @@ class SubscriptionRecovery:
         answers = await remote_logs.survey_origins(None)
         for origin in answers.marks.keys() - self._missed.ranges.keys() - answers.available_logs:
             after = archive.unnamed_origins.get(origin, (0, 0))
-            upto = answers.furthest_place(origin, after)
+            upto = answers.furthest_place(origin)
             if has_places_between(after, upto):
                 self._remaining.add_range(origin, after, upto)
                 if answers.is_log_lost(origin):

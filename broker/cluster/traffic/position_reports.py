@@ -16,15 +16,6 @@ from broker.cluster.traffic.missing_range import MAX_RETRY_SECONDS
 from broker.cluster.traffic.received_range import RequestPage
 from broker.event.flow import origin_of
 from broker.event.place import Mark
-from broker.log.history import MAX_EPOCH
-
-#: Places in one step: origins ignore positions over 2^32 ahead.
-MOST_AHEAD = 1 << 31
-
-
-def is_plausible(mark: Mark, position: Mark | None) -> bool:
-    """Return False for a place that is too far ahead of a node's position, or in a last epoch."""
-    return mark[0] <= MAX_EPOCH and (position is None or mark[1] <= position[1] + MOST_AHEAD)
 
 
 class PositionReports:

@@ -20,7 +20,7 @@ from broker.cluster.traffic.claims import Claims, reorder_seconds
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.known_histories import KnownHistories
 from broker.cluster.traffic.missing_range import RETRY_SECONDS, MissingRange
-from broker.cluster.traffic.position_reports import PositionReports, is_plausible
+from broker.cluster.traffic.position_reports import PositionReports
 from broker.cluster.traffic.received_range import (
     AppendRange,
     ReceivedRange,
@@ -31,6 +31,7 @@ from broker.cluster.traffic.received_range import (
 )
 from broker.event.flow import origin_of
 from broker.event.place import Mark
+from broker.log.history import MAX_EPOCH
 
 #: Seconds; then other nodes may have dropped this node's interest (`tables.table.TableTimes`).
 UNFILTERED_AFTER = 15.0
@@ -187,7 +188,7 @@ class Receiver:
             if missing is None or span.upto < cursor or span.has_more:
                 return []
             return self._release(origin, now)
-        if not is_plausible(span.upto, cursor):
+        if span.upto[0] > MAX_EPOCH:
             self.counts.dropped += 1
             return []
         if not span.can_follow(cursor):
