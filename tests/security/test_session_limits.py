@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -15,15 +16,20 @@ from broker.errors import (
     BadQuery,
     FrameTooLarge,
     Overloaded,
+    ProtocolError,
+    TooLarge,
     TooManySessions,
     TooManySubscriptions,
 )
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 from broker.matching.query.query import MAX_NAMESPACES
 from broker.scram import ClientExchange
 from broker.scram.mechanism import SCRAM, format_credential
 from broker.sessions.handshakes import MAX_HANDSHAKE_BYTES
 from broker.wire import messages
-from broker.wire.messages import INITIAL_CREDIT, Credit, Gap
+from broker.wire.event_batch import encode_batch
+from broker.wire.messages import INITIAL_CREDIT, Credit, Gap, Published
 from tests.security.account_settings import (
     ADMINISTRATOR,
     BASE,
@@ -42,6 +48,7 @@ pytestmark = pytest.mark.system
 
 SESSIONS, OF_ACCOUNT, SUBSCRIPTIONS, QUEUED = 7, 3, 5, 20
 FLOOD = 200
+MAX_EVENT, MAX_FRAME, LARGE = 2 << 20, 4 << 20, 1 << 20
 CONFIGURATION = (
     BASE
     + account_toml("many", subscribe=["many"])
@@ -55,6 +62,7 @@ max_sessions_per_account = {OF_ACCOUNT}
 max_subscriptions_per_client = {SUBSCRIPTIONS}
 session_lease = 0
 max_event_bytes = "2MiB"
+max_frame_bytes = "4MiB"
 [queue]
 events = {QUEUED}
 """
@@ -181,6 +189,53 @@ def test_requests_of_a_client_are_bounded(node: NodeProcess) -> None:
                 await client.subscribe("true()", "many")
             with pytest.raises(TooManySubscriptions):
                 await client.subscribe("true()", "many")
+            await bystander.measure()
+
+    run_within(work())
+
+
+@pytest.mark.limit("document", "event")
+def test_a_document_has_a_bounded_size(node: NodeProcess) -> None:
+    async def codes(session: RawSession, number: int, document: bytes) -> list[str]:
+        await session.send(encode_batch(number, [document]))
+        while not isinstance(answer := await session.receive(), Published):
+            pass
+        return [error[0] for _, error in answer.refused]
+
+    def document(incarnation: int, number: int, size: int) -> bytes:
+        event_id = EventId("more-9", 1, number, incarnation)
+        payload = flight(number, filling="x" * LARGE)
+        short = len(write_event(event_id, "many", FLIGHT, payload))
+        payload = flight(number, filling="x" * (LARGE + size - short))
+        return write_event(event_id, "many", FLIGHT, payload)
+
+    async def work() -> None:
+        async with measured_bystander(node.endpoint, **BYSTANDER) as bystander:
+            session = await RawSession.open(node.port, "more-9", SECRET, "more")
+            for number, size, found in ((1, MAX_EVENT, []), (2, MAX_EVENT + 1, [TooLarge.code])):
+                sent = document(session.incarnation, number, size)
+                assert len(sent) == size
+                assert await codes(session, number, sent) == found
+            await bystander.measure()
+            session.close()
+
+    run_within(work())
+
+
+@pytest.mark.limit("frame", "connection")
+def test_a_frame_has_a_bounded_size(node: NodeProcess) -> None:
+    async def work() -> None:
+        async with measured_bystander(node.endpoint, **BYSTANDER) as bystander:
+            for size, error in ((MAX_FRAME, ProtocolError), (MAX_FRAME + 1, FrameTooLarge)):
+                session = await RawSession.open(node.port, "more-9", SECRET, "more")
+                with contextlib.suppress(ConnectionError):
+                    await session.send_packet(bytes(size))
+                with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                    while True:
+                        await session.receive()
+                session.close()
+                status = await ask_status(node.endpoint, **ADMINISTRATOR)
+                assert status["broken_connections"].get(error.code) == 1
             await bystander.measure()
 
     run_within(work())

@@ -60,6 +60,7 @@ class RawSession:
         self._sent = 0
         self._received = 0
         self._limit = WINDOW
+        self.incarnation = 0
 
     @classmethod
     async def open(
@@ -85,6 +86,7 @@ class RawSession:
             raise from_wire(welcome.error)
         assert isinstance(welcome, Welcome), welcome
         session = cls(reader, writer)
+        session.incarnation = message.incarnation
         node_resume = wire.decode_resume(wire.decode_packet(await read_frame(reader))[1])
         assert node_resume.known == 0
         writer.write(
