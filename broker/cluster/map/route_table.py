@@ -7,6 +7,7 @@ last the own cluster, then names. So all nodes of the route decide alike, and ea
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from broker.cluster.address import Address
 from broker.cluster.map.cluster_graph import ClusterGraph
@@ -15,6 +16,8 @@ from broker.cluster.map.shortest_paths import Graph, Routes, find_routes
 from broker.cluster.map.unit_graph import UnitGraph
 
 _Exits = tuple[tuple[str, int], ...]
+#: Neighbours, or far units, that take turns in further attempts. Each costs a search of the graph.
+MOST_EXITS: Final = 4
 
 
 class RouteTable:
@@ -30,10 +33,15 @@ class RouteTable:
         self._hops: dict[tuple[int, str, int], str | None] = {}
         #: By (depth, rank). Most changes affect neither graph nor exits.
         self._found: dict[tuple[int, int], tuple[Graph, _Exits, Routes]] = {}
+        #: For further attempts, until the next change.
+        self._exit_routes: dict[tuple[int, int], Sequence[tuple[str, Routes]]] = {}
+        self._detours: dict[tuple[int, str, int], list[str]] = {}
 
     def invalidate(self) -> None:
         self._routes.clear()
         self._hops.clear()
+        self._exit_routes.clear()
+        self._detours.clear()
 
     def routes_at(self, depth: int, rank: int) -> Routes:
         """Return the routes in the context at `depth`, or between the nodes of the cluster."""
@@ -71,32 +79,55 @@ class RouteTable:
         return hop
 
     def detour_to_node(self, node: str, rank: int, attempt: int) -> str | None:
-        """Return the neighbour for a further attempt: all with a route to the node take turns.
+        """Return the neighbour for a further attempt: those with a route to the node take turns.
 
         None takes the place of a direct link, since no node on it can drop messages.
         """
         first = self.hop_to_node(node, rank)
-        if first == node:
+        if first is None or first == node:
             return first
-        hops = [first]
-        graph = self._cluster.graph()
-        exits = self._own_edges(graph, rank)
-        hops += _shortest_first(
-            (routes[node].distance, neighbour)
-            for neighbour, cost in exits
-            if node in (routes := find_routes(graph, [(neighbour, cost)], self._node, rank))
-        )
-        return _take_turn(hops, attempt)
+        depth = len(self._unit)
+        hops = self._detours.get((depth, node, rank))
+        if hops is None:
+            found = [
+                (routes[node].distance, neighbour)
+                for neighbour, routes in self._routes_by_exit(depth, rank)
+                if node in routes
+            ]
+            others = [neighbour for _, neighbour in sorted(found)]
+            hops = self._detours[depth, node, rank] = _unique(first, others)
+        return hops[attempt % len(hops)]
 
     def detour_to_unit(self, depth: int, child: str, rank: int, attempt: int) -> str | None:
         """Return the neighbour for a further attempt: the gateways to the unit take turns."""
-        hops = [self.hop_to_unit(depth, child, rank)]
-        graph, own = self._contexts[depth].graph(rank), self._unit[depth]
-        for far_unit, cost in self._own_unit_edges(depth, rank):
-            if child in find_routes(graph, [(far_unit, cost)], own, rank):
-                links = self._links_out(depth, far_unit, rank)
-                hops += [self._hop_over(depth, [link], rank) for link in sorted(links)]
-        return _take_turn(hops, attempt)
+        first = self.hop_to_unit(depth, child, rank)
+        if first is None:
+            return None
+        hops = self._detours.get((depth, child, rank))
+        if hops is None:
+            others = [
+                self._hop_over(depth, [link], rank)
+                for far_unit, routes in self._routes_by_exit(depth, rank)
+                if child in routes
+                for link in sorted(self._links_out(depth, far_unit, rank))
+            ]
+            hops = self._detours[depth, child, rank] = _unique(first, others)
+        return hops[attempt % len(hops)]
+
+    def _routes_by_exit(self, depth: int, rank: int) -> Sequence[tuple[str, Routes]]:
+        """Return the nearest exits of the context at `depth`, each with the routes over it."""
+        found = self._exit_routes.get((depth, rank))
+        if found is None:
+            if depth == len(self._unit):
+                source, graph = self._node, self._cluster.graph()
+                exits = self._own_edges(graph, rank)
+            else:
+                source, graph = self._unit[depth], self._contexts[depth].graph(rank)
+                exits = self._own_unit_edges(depth, rank)
+            nearest = sorted(exits, key=lambda exit: (exit[1], exit[0]))[:MOST_EXITS]
+            found = [(exit[0], find_routes(graph, [exit], source, rank)) for exit in nearest]
+            self._exit_routes[depth, rank] = found
+        return found
 
     def _links_out(self, depth: int, far_unit: str, rank: int) -> list[UnitLink]:
         return [
@@ -162,11 +193,5 @@ class RouteTable:
         return (distance + link.cost, link.own.node, link.far.node)
 
 
-def _shortest_first(hops: Iterable[tuple[int, str]]) -> list[str]:
-    return [hop for _, hop in sorted(hops)]
-
-
-def _take_turn(hops: Iterable[str | None], attempt: int) -> str | None:
-    """Return the hop of an attempt. The first is the one of the shortest route."""
-    found = [hop for hop in dict.fromkeys(hops) if hop is not None]
-    return found[attempt % len(found)] if found else None
+def _unique(first: str, others: Iterable[str | None]) -> list[str]:
+    return list(dict.fromkeys((first, *(hop for hop in others if hop is not None))))

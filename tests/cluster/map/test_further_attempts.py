@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from broker.cluster.address import Address
+from broker.cluster.map.route_table import MOST_EXITS
 from tests.cluster.map.simulated_network import SimulatedNetwork
 from tests.cluster.map.test_map import two_gateways
 
@@ -46,3 +47,18 @@ def test_further_attempts_take_turns_over_the_members() -> None:
     assert n1.next_hop(Address(("c",), "n2"), 0, 1) == "n2", "no node is between"
     assert n1.next_hop(Address(("c",), "n1"), 0, 1) is None
     assert n1.next_hop(Address(("c",), "n9"), 0, 1) is None
+
+
+def test_the_nearest_neighbours_take_turns_until_the_map_changes() -> None:
+    network = SimulatedNetwork()
+    for name in ("n1", "t", *(f"m{number}" for number in range(6))):
+        network.add(f"c/{name}")
+    for number in range(6):
+        network.link("n1", f"m{number}", cost=1 + number)
+        network.link(f"m{number}", "t")
+    n1, target = network.nodes["n1"].map, Address(("c",), "t")
+    hops = [n1.next_hop(target, 0, attempt) for attempt in range(2 * MOST_EXITS)]
+    assert hops == [f"m{number}" for number in range(MOST_EXITS)] * 2
+    network.kill("m1")
+    hops = [n1.next_hop(target, 0, attempt) for attempt in range(MOST_EXITS)]
+    assert hops == ["m0", "m2", "m3", "m4"]
