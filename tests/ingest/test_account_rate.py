@@ -178,6 +178,15 @@ def test_an_account_with_one_event_a_second_waits_a_second() -> None:
     assert rate.find_wait(0.0) == 1.0 and rate.find_wait(1.0) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("events", "taken", "wait"), [(100, 99, 0.0), (100, 100, 0.05), (10, 9, 0.0), (10, 10, 0.1)]
+)
+def test_an_account_waits_only_without_a_token(events: int, taken: int, wait: float) -> None:
+    rate = AccountRate(RateLimits(events=events), 0.0)
+    rate.take([b""] * taken, 0.0)
+    assert rate.find_wait(0.0) == pytest.approx(wait)
+
+
 def test_limits_that_nobody_has_reached_are_not_used() -> None:
     node = Node(size=1000)
     limits = {each.name: each for each in node.registry}

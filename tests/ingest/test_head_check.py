@@ -61,9 +61,10 @@ def test_an_account_that_may_publish_nothing_is_refused_whatever_it_sends(docume
 
 def test_a_level_counts_only_in_the_type() -> None:
     head = event("a").partition(b"<Mspaces:EventType")[0]
-    document = head.replace(b"<Mspaces:Event ", b'<Mspaces:Event Securitylevel="high" ', 1)
-    assert document != head
-    assert codes(publisher("a"), document) == {}
+    first, separator, rest = head.partition(b">")
+    document = first + b' Securitylevel="high"' + separator + rest
+    of = publisher("a")
+    assert codes(of, document) == {} and of.permitted_head is not None
 
 
 def test_a_new_identity_is_checked_again() -> None:
