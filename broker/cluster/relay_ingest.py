@@ -374,7 +374,7 @@ class RelayIngest:
             if not isinstance(verdict, Accepted):
                 code = self._refusal_code(each, verdict, job)
                 self.outcomes.turned_away[code] += 1
-                found[index] = make_placeholder(code)
+                found[index] = make_placeholder(code, each.document)
         return found
 
     def _refusal_code(self, each: CarriedEvent, verdict: Verdict, job: IngestJob) -> str:

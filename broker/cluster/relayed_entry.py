@@ -17,7 +17,13 @@ from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder
-from broker.event.record import MAX_ANNOTATION_BYTES, MAX_PROOF_BYTES, replace_header
+from broker.event.record import (
+    MAX_ANNOTATION_BYTES,
+    MAX_PROOF_BYTES,
+    proof_of,
+    replace_header,
+    with_proof,
+)
 from broker.event.stream import check_client_id, check_stream_name
 from broker.log.deduplication import Deduplication, Freshness
 from broker.log.logged_event import encode_header, header_from_fields
@@ -79,7 +85,8 @@ def build_entries(
             code = refusal_code(each, verdict)
             result.refused[code] += 1
             header = claimed_header(each)
-            entries.append((each.mark, encode_header(header), each.level, make_placeholder(code)))
+            record = with_proof(encode_header(header), proof_of(each.record))
+            entries.append((each.mark, record, each.level, make_placeholder(code, each.document)))
             matches.append(())
             result.streams.add(header.stream)
             continue

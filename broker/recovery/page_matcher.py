@@ -127,7 +127,7 @@ def _add_placeholder(
     reader: PageQuery, event: LoggedEvent, code: str, matched: list[LoggedEvent]
 ) -> None:
     if matches_stream(reader, event):
-        matched.append(attrs.evolve(event, document=make_placeholder(code)))
+        matched.append(attrs.evolve(event, document=make_placeholder(code, event.document)))
 
 
 def drop_placeholders(

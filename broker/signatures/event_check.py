@@ -11,7 +11,6 @@ from broker.errors import BadSignature
 from broker.event.flow import origin_of
 from broker.event.origin import is_signed_origin
 from broker.event.place import Mark
-from broker.event.placeholder import placeholder_code
 from broker.event.record import split_record
 from broker.signatures.leaf import PlacedEvent
 from broker.signatures.verification import ProofChecker
@@ -50,8 +49,8 @@ def find_forged(
     """Yield the events of a flow that its origin has not signed, each with the reason.
 
     Without `must_sign`, the events of a log pass whose name belongs to no key: earlier versions do
-    not sign. With `may_be_unsigned` all events without a proof pass. A placeholder passes always: a
-    node before this one has rejected the event. `counts` counts the others.
+    not sign. With `may_be_unsigned` all events without a proof pass. A placeholder, by which a node
+    has replaced the document, has the event's proof. `counts` counts the events that pass.
     """
     counts = counts or SignatureCounts()
     origin = origin_of(flow)
@@ -61,26 +60,18 @@ def find_forged(
         plain, _, proof = split_record(event.record)
         if not (proof and is_signed):
             counts.unsigned += 1
-            must = not may_be_unsigned and (must_sign or is_signed)
-            if must and placeholder_code(event.document) is None:
+            if not may_be_unsigned and (must_sign or is_signed):
                 yield event, BadSignature(f"an event of the log {origin} is not signed")
             continue
-        error = _error_of(checker, PlacedEvent(event.mark, plain, event.document), proof)
-        if error is None:
-            counts.signed += 1
-        else:
+        try:
+            checker.check(PlacedEvent(event.mark, plain, event.document), proof)
+        except BadSignature as error:
             yield event, error
+        else:
+            counts.signed += 1
 
 
 def check_events(flow: str, events: Iterable[ReceivedEvent], *, must_sign: bool) -> None:
     """Raise `BadSignature` for the first forged event of a flow."""
     for _, error in find_forged(flow, events, must_sign=must_sign):
         raise error
-
-
-def _error_of(checker: ProofChecker, event: PlacedEvent, proof: bytes) -> BadSignature | None:
-    try:
-        checker.check(event, proof)
-    except BadSignature as error:
-        return None if placeholder_code(event.document) is not None else error
-    return None

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from broker.event.place import Mark
+from broker.event.placeholder import digest_of
 
 SALT_BYTES: Final = 16
 #: A forger needs an event with the hash of a given one. The salt is new, so that a publisher can
@@ -31,5 +32,5 @@ def hash_event(salt: bytes, origin: bytes, event: PlacedEvent) -> bytes:
     """Return the hash of the leaf."""
     (epoch, offset), record, document = event
     place = _PLACE.pack(epoch, offset, len(record))
-    parts = (b"\0", salt, place, origin, b"\0", record, document)
+    parts = (b"\0", salt, place, origin, b"\0", record, digest_of(document))
     return sha256(b"".join(parts)).digest()[:HASH_BYTES]

@@ -68,7 +68,7 @@ def test_undecided_and_refused_events_keep_their_places(all: bool) -> None:
     found = gathered(*verdicts, all=all, undecided=(0, 1))
     assert found.entries == [
         *((each.mark, each.record, 1, each.document) for each in (carried(1), carried(2))),
-        ((1, 3), carried(3).record, 1, make_placeholder("not-valid")),
+        ((1, 3), carried(3).record, 1, make_placeholder("not-valid", carried(3).document)),
     ]
     # The first two are judged when they are read from the log.
     assert found.undecided == [(1, 1), (1, 2)] and found.matches == [(), (), ()]

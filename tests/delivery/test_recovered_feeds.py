@@ -196,7 +196,9 @@ def test_a_loss_is_reported_before_the_events_behind_it() -> None:
 
 def test_a_refused_event_is_a_gap_in_its_place() -> None:
     it = Setting(recovery := Recovery())
-    refused = [attrs.evolve(far(n), document=make_placeholder("not-valid")) for n in (4, 5)]
+    refused = [
+        attrs.evolve(far(n), document=make_placeholder("not-valid", b"<x/>")) for n in (4, 5)
+    ]
     recovery.give(far(3), *refused, far(6))
     gaps = [Gap(1, "far", (1, n), (1, n), 1, "not-valid") for n in (4, 5)]
     assert it.writer.out == [[3], *gaps, [6]]

@@ -321,7 +321,7 @@ def test_a_failed_query_is_unsubscribed() -> None:
 def of_two_origins(refused: int) -> list[LoggedEvent]:
     """One is refused."""
     events = [attrs.evolve(each, origin=("far", "own")[each.offset % 2]) for each in EVENTS]
-    code = make_placeholder("not-valid")
+    code = make_placeholder("not-valid", b"<x/>")
     return [attrs.evolve(e, document=code) if e.offset == refused else e for e in events]
 
 

@@ -30,7 +30,7 @@ class Exchange:
     def fetch_page(self, node: Address, request: LogPageRequest) -> Deferred[Page]:
         (origin,) = request.ranges
         first, second = (logged(origin, n, n, "p", n) for n in (1, 2))
-        refused = attrs.evolve(second, document=make_placeholder("not-valid"))
+        refused = attrs.evolve(second, document=make_placeholder("not-valid", b"<x/>"))
         return succeed(Page([first, refused], {origin: (1, 2)}, 0))
 
 

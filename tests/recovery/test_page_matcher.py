@@ -104,20 +104,23 @@ def came(matching: Deferred[list[LoggedEvent]]) -> list[tuple[int, bytes]]:
 
 def test_a_refused_event_stays_a_placeholder_and_is_not_matched() -> None:
     node = Node()
-    refused = make_placeholder("not-valid")
+    refused = make_placeholder("not-valid", b"<x/>")
     events = [logged(1), logged(2, refused), logged(3, b"<other/>"), logged(4)]
     assert came(node.select_events(*events)) == [(1, b"<x/>"), (2, refused), (4, b"<x/>")]
     assert node.seen == [b"<x/>", b"<other/>", b"<x/>"]
 
 
 def test_a_refused_event_of_another_stream_is_omitted() -> None:
-    assert came(Node().select_events(logged(1, make_placeholder("not-valid")), pattern="t")) == []
+    assert (
+        came(Node().select_events(logged(1, make_placeholder("not-valid", b"<x/>")), pattern="t"))
+        == []
+    )
 
 
 def test_an_undecided_event_is_validated_before_it_is_matched() -> None:
     node = Node(undecided={1, 2, 3})
     found = came(node.select_events(logged(1), logged(2, b"<bad/>"), logged(3, b"<other/>")))
-    assert found == [(1, b"<x/>"), (2, make_placeholder("not-valid"))]
+    assert found == [(1, b"<x/>"), (2, make_placeholder("not-valid", b"<bad/>"))]
     assert node.seen == [b"<x/>", b"<other/>"]
 
 
@@ -130,7 +133,7 @@ def test_a_page_waits_for_a_dtd_and_marks_events_without_one(found: bool, patien
     node.has_dtd = found
     (settled,) = node.waiting
     settled(found)
-    document = b"<late/>" if found else make_placeholder("unknown-type")
+    document = b"<late/>" if found else make_placeholder("unknown-type", b"<late/>")
     assert came(page) == [(1, b"<x/>"), (2, document), (3, b"<x/>")]
 
 
@@ -156,7 +159,7 @@ def test_a_page_for_another_node_waits_less_than_that_node() -> None:
 def test_a_dtd_known_to_be_missing_is_not_awaited() -> None:
     node = Node(told_at_once=True)
     page = node.select_events(logged(1, late=True))
-    assert came(page) == [(1, make_placeholder("unknown-type"))]
+    assert came(page) == [(1, make_placeholder("unknown-type", b"<late/>"))]
     assert node.clock.getDelayedCalls() == []
 
 

@@ -12,6 +12,7 @@ from broker.event.origin import (
     origin_has_key,
     origin_start_ms,
 )
+from broker.event.placeholder import make_placeholder, placeholder_code
 from broker.event.record import MAX_PROOF_BYTES
 from broker.order_certificates.signing_key import SigningKey
 from broker.signatures.batch_signer import BatchSigner
@@ -99,6 +100,19 @@ def test_a_changed_proof_is_rejected(count: int, data: st.DataObject) -> None:
 def test_any_bytes_as_a_proof_are_rejected(proof: bytes) -> None:
     assert not is_accepted(events(1)[0], proof)
     assert not is_accepted(events(1)[0], bytes((VERSION,)) + proof)
+
+
+def test_a_placeholder_has_the_proof_of_its_event() -> None:
+    event, other = events(2)
+    proof, _ = SIGNER.sign([event, other])
+    placeholder = event._replace(document=make_placeholder("not-valid", event.document))
+    assert is_accepted(placeholder, proof)
+    # A relay rejects the placeholder with another code.
+    again = make_placeholder("too-large", placeholder.document)
+    assert again == placeholder.document and placeholder_code(again) == "not-valid"
+    assert not is_accepted(placeholder._replace(record=other.record), proof)
+    for document in (make_placeholder("not-valid", other.document), b"<?xmlbroker-refused a?>"):
+        assert not is_accepted(event._replace(document=document), proof)
 
 
 def test_the_proof_of_another_event_or_log_is_rejected() -> None:

@@ -34,7 +34,7 @@ def test_only_the_signed_parts_of_an_event_count() -> None:
     one = event(1)
     recent.find_second(ORIGIN, [one])
     same = one._replace(record=with_proof(one.with_annotation(b"x").record, b"another"))
-    placeholder = one._replace(document=make_placeholder("too-large"))
+    placeholder = one._replace(document=make_placeholder("too-large", b"<x/>"))
     assert recent.find_second(ORIGIN, [same, placeholder]) == []
     assert recent.find_second("9" + ORIGIN[1:], [event(1, b"<b/>")]) == []
 

@@ -14,6 +14,7 @@ from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.frame_range import Range
 from broker.config.network import NetworkSettings
 from broker.event.origin import is_signed_origin
+from broker.event.placeholder import make_placeholder
 from broker.event.record import proof_of, with_proof
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
@@ -63,6 +64,19 @@ FORGERIES: dict[str, Callable[[CarriedEvent, CarriedEvent], CarriedEvent]] = {
     "no signature": lambda event, _: event._replace(record=with_proof(event.record, b"")),
     "another event's proof": lambda event, other: event._replace(
         record=with_proof(event.record, proof_of(other.record))
+    ),
+    "a placeholder of another document": lambda event, _: event._replace(
+        document=make_placeholder("not-valid", b"<d/>")
+    ),
+    "a placeholder without a hash": lambda event, _: event._replace(
+        document=b"<?xmlbroker-refused not-valid?>"
+    ),
+    "a placeholder in another stream": lambda event, _: event._replace(
+        document=make_placeholder("not-valid", event.document),
+        record=event.record.replace(b"asdi.", b"asdj."),
+    ),
+    "a placeholder without a proof": lambda event, _: event._replace(
+        document=make_placeholder("not-valid", event.document), record=with_proof(event.record, b"")
     ),
     "a proof of nothing": lambda event, _: event._replace(
         record=with_proof(event.record, b"\x01" + bytes(150))
