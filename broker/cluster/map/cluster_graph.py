@@ -102,8 +102,12 @@ class ClusterGraph:
         return {name: table.node for name, table in self._tables.items() if table.node}
 
     def keys(self) -> Mapping[str, bytes]:
-        """Public keys of described nodes, but for those of earlier versions."""
-        return {name: table.key for name, table in self._tables.items() if table.key is not None}
+        """Public keys of described nodes whose names may vote."""
+        return {
+            name: table.key
+            for name, table in self._tables.items()
+            if table.key is not None and self._bindings.may_vote(name)
+        }
 
     def node_of_origin(self, origin: str) -> Address | None:
         """Return the node with this log; of several, the smallest name."""

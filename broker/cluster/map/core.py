@@ -159,7 +159,7 @@ class NetworkMap:
         return self._cluster.members()
 
     def keys(self) -> Mapping[str, bytes]:
-        """Public keys of the members, by name."""
+        """Public keys of the members whose names may vote."""
         return self._cluster.keys()
 
     def link_counts(self) -> Mapping[str, int]:

@@ -50,6 +50,14 @@ class NameBindings:
         """Logs by name. Each belongs to a key."""
         self._rejected = rejected
 
+    def may_vote(self, name: str) -> bool:
+        """Return whether a node counts as a member of its own (`broker.cluster.signed_members`).
+
+        Where some names belong to keys, others do not count: one party can invent many.
+        """
+        bound = self._configured.keys() | self._certified.keys()
+        return not bound or name in bound
+
     def bind_certified(self, name: str, origin: str) -> bool:
         """Bind a name to the key of a log, which its node names over a link with its certificate.
 

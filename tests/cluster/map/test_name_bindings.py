@@ -121,3 +121,12 @@ def test_configured_key_counts_more_than_a_certificate() -> None:
     site.bindings.bind_certified("a", origin_of(described("a", OTHER)))
     with pytest.raises(ProtocolError):
         site.bindings.find_key("a", *described("a", OTHER).values())
+
+
+def test_names_without_a_key_do_not_vote_beside_others() -> None:
+    site = Site(a=KEY)
+    assert site.publish("a", described("a", KEY)) and site.publish("b", described("b", OTHER))
+    assert set(site.map.members()) == {"a", "b"}
+    assert site.map.keys() == {"a": KEY.public.raw}
+    site.bindings.bind_certified("b", origin_of(described("b", OTHER)))
+    assert set(site.map.keys()) == {"a", "b"}
