@@ -25,3 +25,12 @@ def test_catching_up_counts_events_above_the_clearance_as_denied() -> None:
     feed = setting.subscribe(cut=(1, 3))
     assert (feed.outcomes.filtered, feed.outcomes.denied) == (2, 1)
     assert setting.writer.deliveries == []
+
+
+def test_a_skipped_event_within_the_clearance_counts_as_filtered() -> None:
+    """For example one of a type that the node does not have, if no query can match it."""
+    setting = Setting(clearance=1)
+    feed = setting.subscribe()
+    for number in (1, 2):
+        setting.delivery._catch_up._skip_event(feed, event(number, level=number))
+    assert (feed.outcomes.filtered, feed.outcomes.denied) == (1, 1)

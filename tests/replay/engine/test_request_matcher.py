@@ -97,6 +97,15 @@ def test_clearance_leaves_out_and_counts() -> None:
     assert found.denied[0] > found.denied[1] > 0
 
 
+def test_clearance_limits_requests_without_a_query() -> None:
+    requests = [ReplayRequest(">", "true()", clearance=rank) for rank in range(3)]
+    found = matching(requests).match(BATCH, np.arange(3))
+    for rank in range(3):
+        cleared = [row for row, event in enumerate(EVENTS) if event.level <= rank]
+        assert found.rows[found.requests == rank].tolist() == cleared
+    assert {event.level for event in EVENTS} == {0, 1, 2}
+
+
 def test_a_batch_above_the_clearance_is_denied_as_a_whole() -> None:
     rows = [row for row, event in enumerate(EVENTS) if event.level > 0]
     request = ReplayRequest(">", "/flight", clearance=0)
