@@ -16,6 +16,12 @@ from tests.simulation.raw_client import RawConnection, RawSession, hello
 HIGHEST = 2**63 - 1
 
 
+def reset_of(client: str, incarnation: int) -> dict[str, object]:
+    """Answer without a session and an owner."""
+    ended = {"session_ended": False, "owner_deleted": False}
+    return {"client": client, "incarnation": incarnation, **ended}
+
+
 def refusal_of(world: World, incarnation: int, token: bytes = b"o" * 16) -> object:
     """Log in, and return the error, or None."""
     connection = RawConnection(world, "victim")
@@ -61,7 +67,7 @@ def test_a_client_that_was_claimed_for_ever_is_reported_and_reset() -> None:
         status = world.wait(admin.ask("status"))
         assert status["incarnations_ahead"] == {"count": 1, "clients": ["victim"]}
         answer = world.wait(admin.ask("client-reset", client="victim"))
-        assert answer == {"client": "victim", "incarnation": HIGHEST, "session_ended": False}
+        assert answer == reset_of("victim", HIGHEST)
         world.kill_node()
         world.start_node()
         victim = RawSession(world, "victim", incarnation=3)
@@ -85,7 +91,7 @@ def test_a_reset_ends_the_present_session() -> None:
             world.wait(thief.ask("status"))
         assert refusal_of(world, 1) is None
         answer = world.wait(admin.ask("client-reset", client="nobody"))
-        assert answer == {"client": "nobody", "incarnation": 0, "session_ended": False}
+        assert answer == reset_of("nobody", 0)
 
 
 @pytest.mark.parametrize("stored", [0, 5])
