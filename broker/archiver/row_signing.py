@@ -20,7 +20,7 @@ def sign_rows(rows: pa.RecordBatch, signer: BatchSigner) -> pa.RecordBatch:
     marks = zip(column_values(unsigned, "epoch"), column_values(unsigned, "offset"), strict=True)
     headers = encode_records(unsigned.drop_columns(["annotation", _PROOF]))
     documents = column_values(unsigned, "document")
-    proofs = iter(signer.sign(list(map(PlacedEvent, marks, headers, documents))))
+    proofs = iter(signer.sign(list(map(PlacedEvent.of, marks, headers, documents))))
     column = [next(proofs) if each is None else each for each in found.to_pylist()]
     return rows.set_column(
         rows.schema.get_field_index(_PROOF),

@@ -169,11 +169,11 @@ class SignatureCheck:
                 raise BadSignature(
                     f"the log {origin_of(flow)} is revoked after {last[0]}:{last[1]}"
                 )
-            check_events(flow, events, must_sign=must_sign)
+            signed = check_events(flow, events, must_sign=must_sign)
         except BadSignature as error:
             self.record_rejected(sender, error)
             return False
-        for mark in self._recent.find_second(flow, events):
+        for mark in self._recent.find_second(origin_of(flow), signed):
             self._record_second(origin_of(flow), mark)
         return True
 

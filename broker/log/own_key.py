@@ -72,7 +72,7 @@ class OwnSigner:
         for event in events:
             plain, annotation, _ = split_record(event.record)
             annotations.append(annotation)
-            placed.append(PlacedEvent((event.epoch, event.offset), plain, event.document))
+            placed.append(PlacedEvent.of((event.epoch, event.offset), plain, event.document))
         proofs = self._signer.sign(placed)
         signed = zip(events, placed, annotations, proofs, strict=True)
         for event, (_, plain, _), annotation, proof in signed:

@@ -45,12 +45,14 @@ def find_forged(
     must_sign: bool,
     may_be_unsigned: bool = False,
     counts: SignatureCounts | None = None,
+    signed: list[PlacedEvent] | None = None,
 ) -> Iterator[tuple[E_co, BadSignature]]:
     """Yield the events of a flow that its origin has not signed, each with the reason.
 
     Without `must_sign`, the events of a log pass whose name belongs to no key: earlier versions do
     not sign. With `may_be_unsigned` all events without a proof pass. A placeholder, by which a node
-    has replaced the document, has the event's proof. `counts` counts the events that pass.
+    has replaced the document, has the event's proof. `counts` counts the events that pass,
+    and `signed` gets those that are signed.
     """
     counts = counts or SignatureCounts()
     origin = origin_of(flow)
@@ -63,15 +65,22 @@ def find_forged(
             if not may_be_unsigned and (must_sign or is_signed):
                 yield event, BadSignature(f"an event of the log {origin} is not signed")
             continue
+        placed = PlacedEvent.of(event.mark, plain, event.document)
         try:
-            checker.check(PlacedEvent(event.mark, plain, event.document), proof)
+            checker.check(placed, proof)
         except BadSignature as error:
             yield event, error
-        else:
-            counts.signed += 1
+            continue
+        counts.signed += 1
+        if signed is not None:
+            signed.append(placed)
 
 
-def check_events(flow: str, events: Iterable[ReceivedEvent], *, must_sign: bool) -> None:
-    """Raise `BadSignature` for the first forged event of a flow."""
-    for _, error in find_forged(flow, events, must_sign=must_sign):
+def check_events(
+    flow: str, events: Iterable[ReceivedEvent], *, must_sign: bool
+) -> list[PlacedEvent]:
+    """Return the signed events. Raises `BadSignature` for the first forged event of a flow."""
+    signed: list[PlacedEvent] = []
+    for _, error in find_forged(flow, events, must_sign=must_sign, signed=signed):
         raise error
+    return signed

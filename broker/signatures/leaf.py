@@ -21,16 +21,22 @@ _PLACE = struct.Struct(">IQI")
 
 
 class PlacedEvent(NamedTuple):
-    """An event of one origin. Its record has nine elements (`broker.event.record`)."""
+    """An event of one origin, as its proof covers it."""
 
     mark: Mark
     record: bytes
-    document: bytes
+    """Of nine elements (`broker.event.record`)."""
+    digest: bytes
+    """SHA-256 of the document."""
+
+    @classmethod
+    def of(cls, mark: Mark, record: bytes, document: bytes) -> PlacedEvent:
+        return cls(mark, record, digest_of(document))
 
 
 def hash_event(salt: bytes, origin: bytes, event: PlacedEvent) -> bytes:
     """Return the hash of the leaf."""
-    (epoch, offset), record, document = event
+    (epoch, offset), record, digest = event
     place = _PLACE.pack(epoch, offset, len(record))
-    parts = (b"\0", salt, place, origin, b"\0", record, digest_of(document))
+    parts = (b"\0", salt, place, origin, b"\0", record, digest)
     return sha256(b"".join(parts)).digest()[:HASH_BYTES]

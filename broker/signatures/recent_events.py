@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 
-from broker.event.flow import origin_of
-from broker.event.origin import is_signed_origin
 from broker.event.place import Mark
-from broker.event.placeholder import placeholder_code
-from broker.event.record import split_record
-from broker.signatures.event_check import ReceivedEvent
+from broker.signatures.leaf import PlacedEvent
 
 #: Of all origins; further ones replace the oldest.
 MOST_RECENT = 16_384
@@ -19,28 +16,21 @@ class RecentEvents:
     """The places of recent events, with a hash of header and document."""
 
     def __init__(self) -> None:
-        self._hashes: dict[tuple[str, Mark], int] = {}
+        self._hashes: OrderedDict[tuple[str, Mark], int] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._hashes)
 
-    def find_second(self, flow: str, events: Iterable[ReceivedEvent]) -> list[Mark]:
+    def find_second(self, origin: str, signed: Iterable[PlacedEvent]) -> list[Mark]:
         """Record events whose proofs are valid. Return the places at which another event was seen.
 
-        A placeholder counts for no event: each node may have made it.
+        A placeholder counts as its event: it has the hash of its document.
         """
-        origin = origin_of(flow)
-        if not is_signed_origin(origin):
-            return []
         hashes, found = self._hashes, []
-        for event in events:
-            document = event.document
-            if placeholder_code(document) is not None:
-                continue
-            plain, _, _ = split_record(event.record)
-            hashed = hash((plain, document))
+        for event in signed:
+            hashed = hash(event[1:])
             if hashes.setdefault((origin, event.mark), hashed) != hashed:
                 found.append(event.mark)
         while len(hashes) > MOST_RECENT:
-            del hashes[next(iter(hashes))]
+            hashes.popitem(last=False)
         return found

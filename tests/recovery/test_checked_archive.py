@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any, cast
 
 import attrs
@@ -24,12 +25,13 @@ EARLIER = "0123456789abcdef"
 
 
 def signed(*offsets: int) -> list[LoggedEvent]:
-    placed = [PlacedEvent((1, n), RECORD, b"<d>%d</d>" % n) for n in offsets]
+    documents = [b"<d>%d</d>" % n for n in offsets]
+    places = [(1, n) for n in offsets]
+    placed = map(PlacedEvent.of, places, repeat(RECORD), documents)
+    proofs = BatchSigner(KEY, ORIGIN).sign(list(placed))
     return [
-        LoggedEvent(1, n, 1, 1, with_proof(RECORD, proof), event.document, ORIGIN, 0)
-        for n, event, proof in zip(
-            offsets, placed, BatchSigner(KEY, ORIGIN).sign(placed), strict=True
-        )
+        LoggedEvent(1, n, 1, 1, with_proof(RECORD, proof), document, ORIGIN, 0)
+        for n, document, proof in zip(offsets, documents, proofs, strict=True)
     ]
 
 

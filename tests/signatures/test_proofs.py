@@ -27,8 +27,15 @@ SIGNER = BatchSigner(KEY, ORIGIN_NAME)
 COUNTS = [1, 2, 7, 8, 9, 17, 63, 64, 65, 70]
 
 
+placed = PlacedEvent.of
+
+
+def document(index: int) -> bytes:
+    return b"<d>%d</d>" % index
+
+
 def events(count: int) -> list[PlacedEvent]:
-    return [PlacedEvent((3, i + 1), b"\x99record%d" % i, b"<d>%d</d>" % i) for i in range(count)]
+    return [placed((3, i + 1), b"\x99record%d" % i, document(i)) for i in range(count)]
 
 
 def is_accepted(event: PlacedEvent, proof: bytes, origin: str = ORIGIN_NAME) -> bool:
@@ -75,7 +82,7 @@ def test_another_place_header_or_document_is_rejected(count: int, checked_first:
         event._replace(mark=(4, event.mark[1])),
         event._replace(mark=(3, event.mark[1] + 1)),
         event._replace(record=event.record + b"x"),
-        event._replace(document=b"<d>forged</d>"),
+        placed(event.mark, event.record, b"<d>forged</d>"),
     ):
         with pytest.raises(BadSignature):
             checker.check(forged, proof)
@@ -105,14 +112,14 @@ def test_any_bytes_as_a_proof_are_rejected(proof: bytes) -> None:
 def test_a_placeholder_has_the_proof_of_its_event() -> None:
     event, other = events(2)
     proof, _ = SIGNER.sign([event, other])
-    placeholder = event._replace(document=make_placeholder("not-valid", event.document))
-    assert is_accepted(placeholder, proof)
+    placeholder = make_placeholder("not-valid", document(0))
+    assert is_accepted(placed(event.mark, event.record, placeholder), proof)
     # A relay rejects the placeholder with another code.
-    again = make_placeholder("too-large", placeholder.document)
-    assert again == placeholder.document and placeholder_code(again) == "not-valid"
-    assert not is_accepted(placeholder._replace(record=other.record), proof)
-    for document in (make_placeholder("not-valid", other.document), b"<?xmlbroker-refused a?>"):
-        assert not is_accepted(event._replace(document=document), proof)
+    again = make_placeholder("too-large", placeholder)
+    assert again == placeholder and placeholder_code(again) == "not-valid"
+    assert not is_accepted(placed(event.mark, other.record, placeholder), proof)
+    for wrong in (make_placeholder("not-valid", document(1)), b"<?xmlbroker-refused a?>"):
+        assert not is_accepted(placed(event.mark, event.record, wrong), proof)
 
 
 def test_the_proof_of_another_event_or_log_is_rejected() -> None:

@@ -151,7 +151,7 @@ class SecondEvents(Attack):
 
 def sign(key: SigningKey, origin: str, event: CarriedEvent) -> CarriedEvent:
     plain, _, _ = split_record(event.record)
-    (proof,) = BatchSigner(key, origin).sign([PlacedEvent(event.mark, plain, event.document)])
+    (proof,) = BatchSigner(key, origin).sign([PlacedEvent.of(event.mark, plain, event.document)])
     return event._replace(record=with_proof(event.record, proof))
 
 
