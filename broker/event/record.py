@@ -35,6 +35,11 @@ _HEAD_BYTES = 3
 _TAIL_HEAD: Final = _EMPTY + bytes((_BIN16,))
 #: Of an empty annotation and a proof without its bytes.
 _LEAST_TAIL: Final = len(_EMPTY) + _HEAD_BYTES + LENGTH_BYTES
+#: Bytes before a proof of each length.
+_tail_heads: Final = [
+    _TAIL_HEAD + (size + LENGTH_BYTES).to_bytes(LENGTH_BYTES, "big")
+    for size in range(MAX_PROOF_BYTES + 1)
+]
 _pack = msgpack.Packer().pack
 
 _Annotation: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=MAX_ANNOTATION_BYTES)]
@@ -84,12 +89,9 @@ def replace_header(received: bytes, plain: bytes) -> bytes:
 
 def _tail_length(record: bytes) -> int:
     """Return the length of an empty annotation and a proof; 0 if they have another form."""
-    length = int.from_bytes(record[-LENGTH_BYTES:], "big")
-    start = len(record) - length
+    length = record[-2] << 8 | record[-1] if len(record) > _LEAST_TAIL else 0
     size = length - _LEAST_TAIL
-    if start > 0 < size <= MAX_PROOF_BYTES and record[
-        start : start + _LEAST_TAIL - LENGTH_BYTES
-    ] == _TAIL_HEAD + (size + LENGTH_BYTES).to_bytes(LENGTH_BYTES, "big"):
+    if 0 < size <= MAX_PROOF_BYTES and record.startswith(_tail_heads[size], len(record) - length):
         return length
     return 0
 

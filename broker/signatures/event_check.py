@@ -11,6 +11,7 @@ from broker.errors import BadSignature
 from broker.event.flow import origin_of
 from broker.event.origin import is_signed_origin
 from broker.event.place import Mark
+from broker.event.placeholder import digest_of
 from broker.event.record import split_record
 from broker.signatures.leaf import PlacedEvent
 from broker.signatures.verification import ProofChecker
@@ -65,7 +66,7 @@ def find_forged(
             if not may_be_unsigned and (must_sign or is_signed):
                 yield event, BadSignature(f"an event of the log {origin} is not signed")
             continue
-        placed = PlacedEvent.of(event.mark, plain, event.document)
+        placed = PlacedEvent(event.mark, plain, digest_of(event.document))
         try:
             checker.check(placed, proof)
         except BadSignature as error:

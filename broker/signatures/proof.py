@@ -26,7 +26,8 @@ MOST_LEAVES: Final = GROUP_LEAVES**2
 _SHARED: Final = struct.Struct(">B32s64sB")
 #: Of the first fields, which are equal for a batch.
 SHARED_BYTES: Final = _SHARED.size
-_HEAD_BYTES: Final = SHARED_BYTES + 1 + SALT_BYTES
+#: Of all fields but the hashes.
+HEAD_BYTES: Final = SHARED_BYTES + 1 + SALT_BYTES
 
 
 class Proof(NamedTuple):
@@ -60,13 +61,13 @@ def encode_proof(proof: Proof) -> bytes:
 
 def decode_proof(data: bytes) -> Proof:
     """Raises `BadSignature`."""
-    if len(data) < _HEAD_BYTES or data[0] != VERSION:
+    if len(data) < HEAD_BYTES or data[0] != VERSION:
         raise BadSignature("the proof of an event is malformed, or of another version")
     _, key, signature, leaves = _SHARED.unpack_from(data)
     position = data[SHARED_BYTES]
     if not position < leaves <= MOST_LEAVES:
         raise BadSignature("the proof of an event is malformed")
-    salt, hashes = data[SHARED_BYTES + 1 : _HEAD_BYTES], data[_HEAD_BYTES:]
+    salt, hashes = data[SHARED_BYTES + 1 : HEAD_BYTES], data[HEAD_BYTES:]
     return Proof(key, signature, leaves, position, salt, hashes)
 
 
