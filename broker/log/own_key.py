@@ -9,11 +9,12 @@ import attrs
 
 from broker.event.flow import origin_of
 from broker.event.origin import is_signed_origin, new_origin, origin_has_key
-from broker.event.record import PROVED, join_record, split_record
+from broker.event.record import PROVED, join_record, proof_of, split_record
 from broker.log.logged_event import LoggedEvent
 from broker.order_certificates.signing_key import SigningKey
 from broker.signatures.batch_signer import BatchSigner
 from broker.signatures.leaf import PlacedEvent
+from broker.signatures.proof import VERSION
 
 
 @attrs.frozen
@@ -42,6 +43,7 @@ class OwnKey:
         return OwnSigner(self.key, origin, signs_commits=self.signs_commits)
 
 
+_VERSION: Final = bytes((VERSION,))
 RANDOM_NAMES: Final = OwnKey()
 
 
@@ -86,4 +88,5 @@ class OwnSigner:
 
 
 def _has_proof(event: LoggedEvent) -> bool:
-    return event.record[:1] == PROVED
+    """Return False for a proof of another version, too."""
+    return event.record[:1] == PROVED and proof_of(event.record)[:1] == _VERSION

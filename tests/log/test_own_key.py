@@ -9,7 +9,7 @@ import pytest
 from broker.event.annotation import annotation_of, with_annotation
 from broker.event.flow import CarryingPatterns, make_flow
 from broker.event.origin import is_signed_origin, origin_has_key
-from broker.event.record import proof_of
+from broker.event.record import proof_of, with_proof
 from broker.log.commit import Commit, Retention
 from broker.log.log_file import LogFile
 from broker.log.log_verification import Verification, VerificationResult
@@ -78,6 +78,17 @@ def test_a_node_alone_signs_events_when_another_node_reads_them(tmp_path: Path) 
     log.close()
     result = verified(tmp_path)
     assert result.signatures == SignatureCounts(unsigned=3) and not result.findings
+
+
+def test_events_with_a_proof_of_another_version_are_signed_again(tmp_path: Path) -> None:
+    log = open_log(tmp_path, OwnKey(KEY))
+    commit(log, own(log, 1))
+    (event,) = log.read(1, 9, 1 << 20)
+    event.record = with_proof(event.record, b"\x01" + proof_of(event.record)[1:])
+    assert list(find_forged(log.origin, [event], must_sign=True))
+    log.sign_own([event])
+    assert not list(find_forged(log.origin, [event], must_sign=True))
+    log.close()
 
 
 @pytest.mark.parametrize("signs_commits", [False, True])
