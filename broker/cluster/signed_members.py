@@ -1,4 +1,4 @@
-"""Membership of a node's cluster, as the node signs it for the time when its log is away."""
+"""Signed list of a cluster's members, who may vote that the signing node's log is gone."""
 
 from __future__ import annotations
 

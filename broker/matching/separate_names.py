@@ -1,4 +1,4 @@
-"""Work on a document whose names are not stored until the process ends.
+"""Threads for documents with too many new names: their names are freed with the thread.
 
 libxml2 stores each name of a document in a dictionary, and removes none. lxml has a dictionary for
 each thread, which ends with the thread and the trees that were made there. So a tree with names

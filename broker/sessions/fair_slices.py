@@ -1,7 +1,8 @@
-"""Work for several holders in time slices of the reactor: the holders have their turns.
+"""Time slices of the reactor, which accounts share in turn.
 
-All pieces share one slice in each turn of the reactor, so their number does not delay other work. A
-holder with many pieces delays those of another by one of its own.
+All pieces of work share one slice in each turn of the reactor, so their number does not delay other
+work. A holder is an account, a client without one, or a part of another node. One with many pieces
+delays those of another by one of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Claim of a ClientId: a client's signature that lets one node have one durable subscription."""
+"""Claim of a ClientId: a client's signature by which a node takes over a durable subscription."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Records and documents of a frame: plain, or one zstd frame of them.
 
 Versions before 4 compress the documents alone. Proofs of one batch have much in common, so that
-compressed records have about 80 bytes of them.
+compressed records have about 40 bytes of them.
 """
 
 from __future__ import annotations

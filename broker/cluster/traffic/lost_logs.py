@@ -1,4 +1,4 @@
-"""Events that this node does not wait for any more, and the messages of others about lost logs."""
+"""Missing events that this node gives up, and messages of other nodes about lost logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completion of frames of the own log: its history, and a statement of their ranges."""
+"""History and signed statement of ranges, which the origin node adds to its frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that show an origin node the position of this node, though it misses nothing.
+"""Requests that report this node's position to an origin node, without a missing range.
 
 The origin node may run on an older copy of its log, started by a clock that is behind. Or this node
 has given up places that the origin never had: other nodes have announced them. Then the origin
