@@ -24,6 +24,7 @@ class Connection(asyncio.Protocol):
         self.received = b""
         self.is_closed = False
         """True if the node has closed it."""
+        self._has_received = asyncio.Event()
         self._ended = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -37,6 +38,11 @@ class Connection(asyncio.Protocol):
 
     def send(self, data: bytes) -> None:
         self._transport.write(data)
+
+    async def await_bytes(self) -> None:
+        """Return when the node has sent anything."""
+        async with asyncio.timeout(PATIENCE):
+            await self._has_received.wait()
 
     async def read_to_end(self) -> bytes:
         """Return all that the node has sent when it has closed the connection."""
@@ -53,6 +59,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.received += data
+        self._has_received.set()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closed = True

@@ -160,8 +160,8 @@ def test_logins_that_nobody_finishes_delay_no_other(node: NodeProcess) -> None:
             held = await stack.enter_async_context(open_many(node.port, OF_ACCOUNT, login))
             other = frame(unfinished_login("more"))
             of_another = await stack.enter_async_context(open_many(node.port, 1, other))
-            while not all(each.received for each in (*held, *of_another)):
-                await asyncio.sleep(0.01)
+            for each in (*held, *of_another):
+                await each.await_bytes()
             before = await count_refused(node, Overloaded.code)
             async with open_many(node.port, FLOOD, login) as flood:
                 await bystander.measure()
