@@ -41,7 +41,7 @@ _MARK = struct.Struct(">IQ")
 _NAMED = struct.Struct(">IQIQ")
 _INTERVAL = struct.Struct(">IQIQ")
 _HISTORY_KEY, _LOSS_KEY, _NAMED_KEY = b"h", b"l", b"n"
-_DISOWNED_KEY, _ADOPTION_KEY, _RESTORED_KEY = b"x", b"a", b"r"
+_DISOWNED_KEY, _ADOPTION_KEY, _RENAMED_KEY, _RESTORED_KEY = b"x", b"a", b"e", b"r"
 _FLOW_KEY, _WITHHELD_KEY = b"f", b"w"
 #: Until of an open interval of a flow.
 _OPEN = (0, 0)
@@ -97,6 +97,18 @@ class BranchLoss:
     def next_offset(self) -> int:
         """Offset of the next event, above those of the other branch."""
         return max(self.last[1], self.upto[1] + 1) + 1
+
+
+@attrs.frozen
+class Adoption:
+    """Own events under an earlier name of the log, some of which must be logged again."""
+
+    origin: str
+    after: Mark
+    """The newest place when the last process under that name began."""
+    is_continued: bool
+    """Another process continues under that name, so it gives the same places to other events. Else
+    the name belongs to another key, and only the archive may miss events."""
 
 
 class HistoryChain:
@@ -275,11 +287,6 @@ class HistoryTable:
         newest place when this process began."""
         self.table.put(txn, _DISOWNED_KEY, _MARK.pack(*began))
 
-    def newest_beginning(self, txn: lmdb.Transaction) -> Mark:
-        """Return the newest own place when the latest process began; (0, 0) for a new log."""
-        histories = self.read_chain(txn).histories
-        return histories[-1].branch if histories else (0, 0)
-
     def mark_restored(self, txn: lmdb.Transaction) -> None:
         """Record that this log is an older copy with unknown losses."""
         self.table.put(txn, _RESTORED_KEY, b"1")
@@ -291,21 +298,33 @@ class HistoryTable:
         if after is None:
             return False
         self.table.delete(txn, _DISOWNED_KEY)
-        for key, _ in self._rows(txn, _HISTORY_KEY) + self._rows(txn, _LOSS_KEY):
-            self.table.delete(txn, key)
-        self.table.put(txn, _ADOPTION_KEY, after + origin.encode())
+        self._end_histories(txn, _ADOPTION_KEY, after + origin.encode())
         return True
 
-    def pending_adoption(self, txn: lmdb.Transaction) -> tuple[str, Mark] | None:
-        """Return the previous name, and the mark after which events must be logged again."""
-        value = self.table.get_or_none(txn, _ADOPTION_KEY)
-        if value is None:
-            return None
-        epoch, offset = _MARK.unpack_from(value)
-        return value[_MARK.size :].decode(), (epoch, offset)
+    def rename(self, txn: lmdb.Transaction, origin: str) -> None:
+        """End the histories of a log whose name belongs to another key."""
+        histories = self.read_chain(txn).histories
+        began = histories[-1].branch if histories else (0, 0)
+        self._end_histories(txn, _RENAMED_KEY, _MARK.pack(*began) + origin.encode())
+
+    def _end_histories(self, txn: lmdb.Transaction, kind: bytes, adoption: bytes) -> None:
+        for key, _ in self._rows(txn, _HISTORY_KEY) + self._rows(txn, _LOSS_KEY):
+            self.table.delete(txn, key)
+        self.table.put(txn, kind, adoption)
+
+    def pending_adoption(self, txn: lmdb.Transaction) -> Adoption | None:
+        for kind in (_ADOPTION_KEY, _RENAMED_KEY):
+            value = self.table.get_or_none(txn, kind)
+            if value is not None:
+                epoch, offset = _MARK.unpack_from(value)
+                origin = value[_MARK.size :].decode()
+                return Adoption(origin, (epoch, offset), kind == _ADOPTION_KEY)
+        return None
 
     def finish_adoption(self, txn: lmdb.Transaction) -> None:
-        self.table.delete(txn, _ADOPTION_KEY)
+        for kind in (_ADOPTION_KEY, _RENAMED_KEY):
+            if self._pop(txn, kind):
+                return
 
     def read_chain(self, txn: lmdb.Transaction) -> HistoryChain:
         histories = [

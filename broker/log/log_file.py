@@ -30,7 +30,7 @@ from broker.log.damage import Damage
 from broker.log.file_reader import FileReader, publisher_key
 from broker.log.file_size import FileSize
 from broker.log.folder_lock import has_been_used, is_disk_full, lock_folder, mark_used, open_error
-from broker.log.history import HistoryChain, HistoryTable
+from broker.log.history import Adoption, HistoryChain, HistoryTable
 from broker.log.known_flows import with_origin
 from broker.log.logged_event import LoggedEvent
 from broker.log.moved_entries import move_entries
@@ -101,7 +101,7 @@ class LogFile(FileReader):
         self.flow_intervals: Mapping[str, tuple[FlowInterval, ...]] = {}
         """Of the flows of all origins, as stored when the log was opened."""
         self.withheld = WithheldFlows()
-        self.pending_adoption: tuple[str, Mark] | None = None
+        self.pending_adoption: Adoption | None = None
         """Previous name of this log, and the own mark after which the clone may lack events."""
         self._lock = lock_folder(folder)
         try:
@@ -144,9 +144,11 @@ class LogFile(FileReader):
             meta.put(txn, b"origin", own_key.new_name(self._wall_clock()).encode())
         self.startup_repairs = repair_tables(txn, tables)
         self.origin = read_origin(txn, tables, self._folder)
-        if own_key.needs_new_name(self.origin):
-            histories.disown(txn, histories.newest_beginning(txn))
-        if histories.end_disowned(txn, self.origin):
+        has_ended = histories.end_disowned(txn, self.origin)
+        if not has_ended and own_key.needs_new_name(self.origin):
+            histories.rename(txn, self.origin)
+            has_ended = True
+        if has_ended:
             self.origin = own_key.new_name(self._wall_clock())
             meta.put(txn, b"origin", self.origin.encode())
         self._signer = own_key.make_signer(self.origin)

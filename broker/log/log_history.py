@@ -12,7 +12,7 @@ from broker.errors import BrokerError, Cloned
 from broker.event.flow import FlowInterval
 from broker.event.place import Mark, NamedHistory
 from broker.event.site_notice import MovedMessages
-from broker.log.history import BranchLoss, HistoryTable
+from broker.log.history import Adoption, BranchLoss, HistoryTable
 from broker.log.log_reader import LogReader
 from broker.log.pending_commit import PendingCommit
 from broker.log.worker import Worker
@@ -137,7 +137,7 @@ class LogHistory(LogReader):
         self._write(self._file.change_history, disown).addErrback(lambda _: None)
 
     @property
-    def pending_adoption(self) -> tuple[str, Mark] | None:
+    def pending_adoption(self) -> Adoption | None:
         return self._file.pending_adoption
 
     def finish_adoption(self) -> Deferred[None]:

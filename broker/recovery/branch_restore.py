@@ -25,6 +25,7 @@ from broker.log.history import MAX_EPOCH, BranchLoss, missing_runs
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted
 from broker.matching.query.query import Query
+from broker.recovery.adopted_events import PAGE_BYTES, PAGE_EVENTS, AdoptedEvents
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.origin_reader import OriginReader
 from broker.recovery.page_exchange import PageExchange
@@ -46,8 +47,6 @@ MAX_TRIES = 30
 MAX_BRANCH_PLACES = 1 << 32
 #: Bound of the readers with a stored place; the oldest is dropped.
 MAX_READERS = 16_384
-PAGE_EVENTS = 512
-PAGE_BYTES = 512 << 10
 
 OnCommitted = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
 
@@ -85,6 +84,7 @@ class BranchRestore:
         ]
         """By flow, the default one first; the archive has all under the origin."""
         self._clock = clock
+        self._adopted_events = AdoptedEvents(event_log, archive, clock, self._relog_known)
         self._committed = on_committed
         self._report_losses = report_losses
         self._waiting: dict[Address, PageRequest] = {}
@@ -141,9 +141,9 @@ class BranchRestore:
         """Call it each second."""
         if self._event_log.pending_adoption and self._network.state and not self._is_running:
             self._is_running = True
-            Deferred.fromCoroutine(
-                self._relog_adopted(*self._event_log.pending_adoption)
-            ).addErrback(lambda failure: self.log.failure("logging events again failed", failure))
+            Deferred.fromCoroutine(self._relog_adopted()).addErrback(
+                lambda failure: self.log.failure("logging events again failed", failure)
+            )
         elif self._archive and self._network.state and not self._has_checked_archive:
             self._has_checked_archive = True
             Deferred.fromCoroutine(self._restore_from_archive(self._archive)).addErrback(
@@ -173,20 +173,11 @@ class BranchRestore:
         if self._waiting:
             self._start()
 
-    async def _relog_adopted(self, origin: str, after: Mark) -> None:
-        """Log again the events under this log's previous name.
-
-        Another process continued under it on a copy of the log.
-        """
-        log = self._event_log
+    async def _relog_adopted(self) -> None:
         try:
-            while events := await log.read_past_damage(origin, after, PAGE_EVENTS, PAGE_BYTES):
-                await self._relog(events, None, known=True)
-                after = events[-1].mark
-            await log.finish_adoption()
+            await self._adopted_events.log_again()
         finally:
             self._is_running = False
-        self.log.info("the events of {origin} were logged again", origin=origin)
 
     # ------------------------------------------------------------------ one branch
 
@@ -280,6 +271,9 @@ class BranchRestore:
             self._report_losses()
 
     # ------------------------------------------------------------------ into the log
+
+    async def _relog_known(self, events: Sequence[LoggedEvent]) -> None:
+        await self._relog(events, None, known=True)
 
     async def _relog(
         self, events: Sequence[LoggedEvent], sender: Address | None, known: bool = False

@@ -14,6 +14,7 @@ from broker.log.history import (
     EPOCH_MS,
     EPOCHS_SINCE_MS,
     MAX_RUNS,
+    Adoption,
     BranchLoss,
     History,
     HistoryChain,
@@ -156,7 +157,7 @@ def test_a_log_that_is_disowned_notes_where_its_process_began(tmp_path: Path) ->
     log.change_history(lambda histories, txn: histories.disown(txn, log.start_mark))
     log.close()
     log = LogFile(tmp_path, Retention(), wall_clock=lambda: BEGAN + 2_000)
-    assert log.origin != former and log.pending_adoption == (former, began)
+    assert log.origin != former and log.pending_adoption == Adoption(former, began, True)
     log.close()
 
 

@@ -143,7 +143,8 @@ def test_a_log_of_an_earlier_version_keeps_its_name_and_is_not_signed(tmp_path: 
     # `network.require_signatures`
     log = open_log(tmp_path, OwnKey(KEY, must_sign=True))
     assert origin_has_key(log.origin, KEY.public.raw)
-    assert log.pending_adoption is not None and log.pending_adoption[0] == earlier
+    assert log.pending_adoption is not None and log.pending_adoption.origin == earlier
+    assert not log.pending_adoption.is_continued
     name = log.origin
     commit(log, own(log, 1))
     log.close()
