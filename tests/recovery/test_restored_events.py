@@ -19,6 +19,7 @@ from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError, NotValid
 from broker.event.place import Mark, NamedHistory
 from broker.log.deduplication import Deduplication, Freshness
+from broker.log.history import Adoption
 from broker.log.known_flows import KnownFlows
 from broker.log.logged_event import LoggedEvent, header_from_fields
 from broker.matching.contract import Accepted, Refused, Verdict
@@ -51,7 +52,7 @@ class Log:
     """Sequence numbers."""
     losses: list[tuple[tuple[int, int], ...]] = attrs.field(factory=list)
     read: list[Mark] = attrs.field(factory=list)
-    pending_adoption: tuple[str, Mark] | None = None
+    pending_adoption: Adoption | None = None
     origin: str = "own"
     flows: KnownFlows = attrs.field(factory=lambda: KnownFlows("own", {}))
     newest_own: Mark = (5, 12)
@@ -214,7 +215,7 @@ def test_undecided_events_are_logged_later(said: dict[str, Any], pause: float) -
 def test_each_event_under_a_previous_name_is_logged_again_once() -> None:
     """A known event too: its only place may be under that name."""
     events = [attrs.evolve(logged("former", n, n, "p", n), epoch=4) for n in range(1, 6)]
-    log = Log(former=events, pending_adoption=("former", (4, 1)))
+    log = Log(former=events, pending_adoption=Adoption("former", (4, 1), True))
     log.deduplication.record(("p", 1), 5, 0)
     node = Node(log)
     node.restore.start_due_job()
