@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from typing import Any
 
 import attrs
 
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.map.entries import NODE, PROCESS, SELF
+from broker.cluster.map.entries import NODE, PROCESS, PROOF, SELF
+from broker.cluster.map.name_bindings import check_descriptor
 from broker.cluster.messages import TableChange
 from broker.cluster.neighbours import Neighbour
 from broker.errors import Cloned, ProtocolError
+from broker.event.origin import is_signed_origin, origin_has_key
 
 #: Seconds between two signs: links to dead processes end in this time.
 CONFIRMATION_TIME = 10.0
@@ -48,15 +51,25 @@ def find_earlier_clones(
 
 
 def find_later_process(own: NodeDescriptor, tables: Iterable[TableChange]) -> Cloned | None:
+    """Return the error for a later process that other nodes' tables describe under this name.
+
+    It has this node's key too, if the log's name belongs to a key: others can not describe one.
+    """
     for kind, _, _, entries in tables:
-        for entry, value in entries if kind in (NODE, PROCESS) else ():
-            if entry != SELF:
-                continue
-            with suppress(ProtocolError):
-                later = NodeDescriptor.from_plain(value)
-                if is_later_clone(later, own):
-                    return clone_error(own.name, endpoint_text(own), endpoint_text(later))
+        described = dict(entries) if kind in (NODE, PROCESS) else {}
+        if SELF not in described:
+            continue
+        with suppress(ProtocolError):
+            later = NodeDescriptor.from_plain(described[SELF])
+            if is_later_clone(later, own) and _has_own_key(own.origin, described):
+                return clone_error(own.name, endpoint_text(own), endpoint_text(later))
     return None
+
+
+def _has_own_key(origin: str, described: Mapping[str, Any]) -> bool:
+    if not is_signed_origin(origin):
+        return True
+    return origin_has_key(origin, check_descriptor(described[SELF], described.get(PROOF)))
 
 
 @attrs.define

@@ -37,6 +37,13 @@ def prove_descriptor(key: SigningKey, node: NodeDescriptor) -> DescriptorProof:
     return DescriptorProof(key.public.raw, signature)
 
 
+def check_descriptor(descriptor: Any, proof: Any) -> bytes:
+    """Return the key that has signed a published descriptor. Raises `ProtocolError`."""
+    key, signature = _PROOF.convert(proof)
+    check_statement(key, signature, NODE_DOMAIN, pack(descriptor))
+    return key
+
+
 class NameBindings:
     """Keys that names belong to. `rejected` gets a name and the reason, for each rejected entry."""
 

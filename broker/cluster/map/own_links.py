@@ -51,10 +51,7 @@ class OwnLinks:
     def set_node(self, node: NodeDescriptor) -> list[Publication]:
         """Publish the node's descriptor. Call it at the start, and after each change."""
         self._node = node
-        changes: dict[str, Any] = {SELF: node.to_plain()}
-        if self._key is not None:
-            changes[PROOF] = tuple(prove_descriptor(self._key, node))
-        publication = Publication(NODE, node.name, node.address.unit, changes)
+        publication = Publication(NODE, node.name, node.address.unit, self._describe())
         far = [link for link in self._up.values() if link.far.address.unit != node.address.unit]
         return [publication, *(each for link in far for each in self._publications(link, up=True))]
 
@@ -90,5 +87,11 @@ class OwnLinks:
             ).to_plain()
         return [
             Publication(UNIT_LINKS, unit_text(context), context, {entry: value}),
-            Publication(PROCESS, own.name, context, {SELF: own.to_plain()}),
+            Publication(PROCESS, own.name, context, self._describe()),
         ]
+
+    def _describe(self) -> dict[str, Any]:
+        described: dict[str, Any] = {SELF: self._node.to_plain()}
+        if self._key is not None:
+            described[PROOF] = tuple(prove_descriptor(self._key, self._node))
+        return described
