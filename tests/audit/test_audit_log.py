@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
 from twisted.internet.defer import Deferred, maybeDeferred
 from zope.interface.verify import verifyClass
 
@@ -129,7 +128,6 @@ def test_a_flood_of_different_failures_is_counted() -> None:
     ]
 
 
-@pytest.mark.limit("audit records", "node")
 def test_a_full_queue_loses_records_and_says_how_many() -> None:
     case = Case()
     case.is_thread_busy = True

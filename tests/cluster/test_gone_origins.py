@@ -177,7 +177,6 @@ def test_membership_in_the_table_of_another_node_is_rejected() -> None:
     assert site.rejected == ["m"] and PEERS["a"].origin not in site.gone.memberships
 
 
-@pytest.mark.limit("statements about gone origins", "node")
 def test_checks_in_a_second_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
     site.tables["m"] = {f"{VOTE}{n}": b"" for n in range(100)}
@@ -185,7 +184,6 @@ def test_checks_in_a_second_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(site.rejected) == MOST_CHECKS
 
 
-@pytest.mark.limit("statements about gone origins", "node of the cluster")
 def test_votes_of_a_node_are_bounded() -> None:
     site = Site()
     site.tables["m"] = {f"{VOTE}{n}": b"" for n in range(MOST_VOTES + 10)}
