@@ -12,26 +12,30 @@ from broker.config import Settings
 RESERVED: Final = 128
 #: More are of no use, and make the start of child processes slower.
 MAX_DESCRIPTORS: Final = 65_536
+#: Of `metrics.endpoint`.
+METRICS_CONNECTIONS: Final = 64
 
 
-def count_node_connections(settings: Settings) -> int:
-    """Return the bound of connections of other nodes: handshakes and links."""
+def count_other_connections(settings: Settings) -> int:
+    """Return the bound of connections that are not of clients: handshakes and links of other nodes,
+    and requests for metrics."""
     network = settings.network
+    metrics = METRICS_CONNECTIONS if settings.metrics.endpoint else 0
     if network.is_standalone:
-        return 0
+        return metrics
     instances = 1 + sum(stack.has_own_links for stack in settings.stacks)
-    return MOST_HANDSHAKES + instances * network.max_tcp_links
+    return metrics + MOST_HANDSHAKES + instances * network.max_tcp_links
 
 
-def reserve_descriptors(node_connections: int) -> int:
+def reserve_descriptors(other_connections: int) -> int:
     """Raise the soft limit towards the hard one; return the descriptors left for clients.
 
-    `node_connections` are reserved for other nodes, beside the reserve for the log and the rest. At
-    least one is left for clients, who then share the reserve.
+    `other_connections` are reserved, beside the reserve for the log and the rest. At least one is
+    left for clients, who then share the reserve.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         soft = most
-    return max(1, soft - RESERVED - node_connections)
+    return max(1, soft - RESERVED - other_connections)

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, health and readiness over HTTP.
+"""Metrics of a node for Prometheus.
 
 Values are read on request, so the hot path only increments integers.
 """
@@ -9,15 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from twisted.web import http
-from twisted.web.resource import Resource
-from twisted.web.server import Request, Site
 
 from broker.cluster.metrics import network_metrics
-from broker.errors import BrokerError
 from broker.limit_registry import Limit
 from broker.log.repair import OUTCOMES
 from broker.matching.contract import TypeCounters
@@ -277,44 +272,3 @@ def type_metrics(types: Iterable[TypeCounters]) -> Iterator[Metric]:
         shapes.add_metric(name, figures.shapes)
         suspended.add_metric(name, int(figures.suspended))
     yield from (events, seconds, undecided, shapes, suspended)
-
-
-class _MetricsPage(Resource):
-    isLeaf = True
-
-    def __init__(self, node: InspectedNode) -> None:
-        super().__init__()
-        self._node = node
-        self._registry = CollectorRegistry()
-        self._registry.register(NodeCollector(node))
-
-    def render_GET(self, request: Request) -> bytes:
-        """`/health`: the process answers. `/ready`: it accepts events."""
-        request.setHeader(b"content-type", b"text/plain; charset=utf-8")
-        if request.path == b"/metrics":
-            return generate_latest(self._registry)
-        if request.path == b"/health":
-            return b"ok\n"
-        if request.path == b"/ready":
-            try:
-                self._node.event_log.check_available()
-            except BrokerError as error:
-                request.setResponseCode(503)
-                return f"{error}\n".encode()
-            return b"ready\n"
-        request.setResponseCode(404)
-        return b"there are /metrics, /health and /ready\n"
-
-
-class _QuietSite(Site):
-    """Logged requests would hide other messages."""
-
-    noisy = False
-
-    def log(self, request: http.Request) -> None:
-        """Do nothing."""
-
-
-def build_metrics_site(node: InspectedNode) -> Site:
-    """Build a site for a trusted network."""
-    return _QuietSite(_MetricsPage(node))

@@ -29,12 +29,13 @@ from broker.errors import BrokerError
 from broker.node.child_processes import ChildProcesses, build_child_processes
 from broker.node.client_certificates import VerifyingReactor
 from broker.node.client_listeners import ClientListeners
-from broker.node.descriptors import count_node_connections, reserve_descriptors
+from broker.node.descriptors import count_other_connections, reserve_descriptors
 from broker.node.garbage_collection import configure_garbage_collector
 from broker.node.known_addresses import SAVE_INTERVAL, KnownAddresses
 from broker.node.log_levels import LogLevels
 from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
 from broker.node.reload import Reload
+from broker.node.reload_signal import ReloadSignal
 from broker.node.threads import ReactorThreads
 from broker.private_files import PRIVATE_UMASK, use_umask
 from broker.streams.link_sockets import open_on_reactor
@@ -66,10 +67,17 @@ class StartupError(SystemExit, Exception):
 class NodeService(Service):
     log = Logger()
 
-    def __init__(self, settings: Settings, reactor: Any, path: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        reactor: Any,
+        path: Path | None = None,
+        reload_signal: ReloadSignal | None = None,
+    ) -> None:
         """`path` is that of the configuration, for a reload."""
         self._settings = settings
         self._path = path
+        self._reload_signal = reload_signal or ReloadSignal()
         self._reactor = reactor
         self._ports: list[IListeningPort] = []
         self._loops: list[LoopingCall] = []
@@ -119,10 +127,10 @@ class NodeService(Service):
         )
         if self._settings.metrics.endpoint:
             # Twisted's web server takes a tenth of the time of all imports.
-            from broker.node.metrics import build_metrics_site
+            from broker.node.metrics_site import MetricsSite
 
             endpoint = serverFromString(self._reactor, self._settings.metrics.endpoint)
-            listening.append(endpoint.listen(build_metrics_site(node)))
+            listening.append(endpoint.listen(MetricsSite(node, self._reactor, node.limit_registry)))
         self._ports = await gatherResults(listening, consumeErrors=True)
         if node.network is not None:
             self._network_listener = NetworkListener(
@@ -141,7 +149,7 @@ class NodeService(Service):
                 log_levels=log_levels,
             )
             reload = node.reload.handle_signal
-            signal.signal(signal.SIGHUP, lambda *_: self._reactor.callFromThread(reload))
+            self._reload_signal.connect(lambda: self._reactor.callFromThread(reload))
         # A process with threads does not end, so they start when nothing can fail any more.
         node.start()
         if self.child_processes is not None:
@@ -188,7 +196,7 @@ class NodeService(Service):
 
     def _reserve_descriptors(self, node: Node) -> None:
         handshakes, limits = node.acceptor.handshakes, self._settings.limits
-        handshakes.max_connections = reserve_descriptors(count_node_connections(self._settings))
+        handshakes.max_connections = reserve_descriptors(count_other_connections(self._settings))
         if handshakes.max_connections < limits.max_sessions + limits.max_handshakes:
             self.log.warn(
                 "this process may open too few files for limits.max_sessions and "
@@ -237,6 +245,7 @@ class NodeService(Service):
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
+        self._reload_signal.ignore()
         for loop in self._loops:
             if loop.running:
                 loop.stop()

@@ -7,24 +7,28 @@ import pytest
 
 from broker.cluster.acceptor import MOST_HANDSHAKES
 from broker.config import Settings
+from broker.config.settings import MetricsSettings
 from broker.config.stacks import StackInstance
 from broker.node.descriptors import (
     MAX_DESCRIPTORS,
+    METRICS_CONNECTIONS,
     RESERVED,
-    count_node_connections,
+    count_other_connections,
     reserve_descriptors,
 )
 
 
 def test_connections_of_nodes_have_descriptors_of_their_own() -> None:
     alone = Settings()
-    assert count_node_connections(alone) == 0
+    assert count_other_connections(alone) == 0
     network = attrs.evolve(alone.network, listen=("tcp:port=1",), max_tcp_links=10)
     member = attrs.evolve(alone, network=network)
-    assert count_node_connections(member) == MOST_HANDSHAKES + 10
+    assert count_other_connections(member) == MOST_HANDSHAKES + 10
     # An instance with links of its own has one to each neighbour, too.
     further = attrs.evolve(member, stacks=(StackInstance("radar", "mspaces", links="rcm"),))
-    assert count_node_connections(further) == MOST_HANDSHAKES + 2 * 10
+    assert count_other_connections(further) == MOST_HANDSHAKES + 2 * 10
+    measured = attrs.evolve(further, metrics=MetricsSettings("tcp:port=2"))
+    assert count_other_connections(measured) == MOST_HANDSHAKES + 2 * 10 + METRICS_CONNECTIONS
 
 
 @pytest.mark.parametrize(
