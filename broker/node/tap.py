@@ -13,6 +13,7 @@ from broker.config import Settings, defaults, load
 from broker.errors import BrokerError, ConfigurationError
 from broker.node.garbage_collection import collect_rarely
 from broker.node.log_escape import escape_log_lines
+from broker.node.reload_signal import ReloadSignal
 from broker.private_files import PRIVATE_UMASK, use_umask
 
 
@@ -30,11 +31,15 @@ class Options(usage.Options):
     settings: Settings
     path: Path | None
     """Of the configuration; twistd may change the folder."""
+    reload_signal: ReloadSignal
 
     def postOptions(self) -> None:
         """Errors become one line without a traceback."""
         try:
             path = self["config"]
+            self.reload_signal = ReloadSignal()
+            if path is not None:
+                self.reload_signal.catch()
             self.path = None if path is None else Path(path).absolute()
             self.settings = defaults() if path is None else load(Path(path))
             check_endpoints(self.settings, _reactor())
@@ -50,7 +55,9 @@ def makeService(options: Options) -> IService:  # name demanded by Twisted
     collect_rarely()
     from broker.node.service import NodeService
 
-    service: IService = NodeService(options.settings, _reactor(), options.path)
+    service: IService = NodeService(
+        options.settings, _reactor(), options.path, options.reload_signal
+    )
     return service
 
 

@@ -101,6 +101,25 @@ def test_a_broken_file_changes_nothing_and_is_reported(tmp_path: Path) -> None:
         node.kill()
 
 
+#: Raises the signal after the configuration is read, and before the node is ready.
+SIGNAL_AT_START = (
+    "import signal; from broker.node import service; "
+    "set_time = service.use_monotonic_time; "
+    "service.use_monotonic_time = "
+    "lambda reactor: (signal.raise_signal(signal.SIGHUP), set_time(reactor)); "
+)
+
+
+def test_a_signal_during_the_start_reloads_afterwards(tmp_path: Path) -> None:
+    node = start(tmp_path, prelude=SIGNAL_AT_START)
+    try:
+        node.await_log("the configuration is reloaded", 0)
+        node.stop()
+        assert "Traceback" not in node.log()
+    finally:
+        node.kill()
+
+
 def test_log_levels_change(tmp_path: Path) -> None:
     node = start(tmp_path)
 
