@@ -11,10 +11,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from broker.config.accounts_file import AccountsFile
+from broker.identity.accounts import Accounts
 
 
 class DigestRewriter:
-    """Writes the present form of all secrets into `identity.accounts_file`, once in a process.
+    """Writes the present form of all secrets into `identity.accounts_file`, once after the start
+    and each reload.
 
     With a digest of an earlier version a thief of the file could log in; with the present form
     nobody can. A digest has all that the present form needs.
@@ -22,15 +24,19 @@ class DigestRewriter:
 
     log = Logger()
 
-    def __init__(self, path: Path, run_in_pool: Callable[..., Deferred[Any]]) -> None:
+    def __init__(
+        self, path: Path, accounts: Accounts, run_in_pool: Callable[..., Deferred[Any]]
+    ) -> None:
         self._path = path
+        self._accounts = accounts
         self._run_in_pool = run_in_pool
-        self._has_run = False
+        self._rewritten: object = None
+        """The accounts whose file was rewritten."""
 
     def rewrite(self) -> None:
         """Call it after a login with a digest."""
-        if not self._has_run:
-            self._has_run = True
+        if self._rewritten is not self._accounts.by_name:
+            self._rewritten = self._accounts.by_name
             self._run_in_pool(self._rewrite_file).addErrback(self._warn)
 
     def _rewrite_file(self) -> None:

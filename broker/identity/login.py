@@ -236,6 +236,6 @@ def authenticator_for(
         accept_sent_secrets=settings.identity.accept_sent_secrets,
     )
     if settings.identity.accounts_file is not None:
-        rewriter = DigestRewriter(settings.identity.accounts_file, defer_to_thread)
+        rewriter = DigestRewriter(settings.identity.accounts_file, accounts, defer_to_thread)
         authenticator.on_digest = rewriter.rewrite
     return authenticator

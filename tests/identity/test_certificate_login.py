@@ -215,7 +215,12 @@ class DigestTests(CredentialTestCase):
         self.identity = IdentitySettings(accounts_file=Path(self.mktemp()))
         self.create()
         self.log_in_by_digest()
+        self.log_in_by_digest()
         self.assertEqual(len(self.threads.waiting), 1)
+        # A reload may bring further digests.
+        self.accounts.replace(accounts_by_name(ACCOUNTS))
+        self.log_in_by_digest()
+        self.assertEqual(len(self.threads.waiting), 2)
 
     def test_other_secrets_rewrite_nothing(self) -> None:
         login = LoginTestCase("setUp")
