@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
+from typing import Final
 
 import pyarrow as pa
 
+from broker.archive.document_digest import are_intact
 from broker.archive.layout import hour_of, partition_contains
 from broker.archive.manifest_entry import ArchivedFile
 from broker.archive.parquet import RowSummary
 from broker.archive.row_order import is_strictly_ordered
-from broker.archive.table import batch_to_events, digest_of, has_values
+from broker.archive.table import batch_to_events, has_values
 from broker.errors import ArchiveCorrupt
 from broker.signatures.event_check import find_forged
+
+_DIGEST_COLUMNS: Final = ("document", "digest", "proof")
 
 
 def check_rows(batches: Iterator[pa.RecordBatch]) -> list[RowSummary]:
@@ -49,8 +53,8 @@ def check_partition_and_hour(file: ArchivedFile, parts: Sequence[RowSummary]) ->
 
 
 def _check_documents(batch: pa.RecordBatch) -> None:
-    found = map(digest_of, batch.column("document").to_pylist())
-    if list(found) != batch.column("digest").to_pylist():
+    documents, digests, proofs = (batch.column(name).to_pylist() for name in _DIGEST_COLUMNS)
+    if not are_intact(documents, digests, proofs):
         raise ArchiveCorrupt("a document does not match its digest")
 
 

@@ -5,9 +5,9 @@ Records are not stored: `encode_records` makes the same bytes.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, chain, groupby, repeat
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from itertools import accumulate, groupby, pairwise, repeat
 from operator import attrgetter
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
+from broker.archive.document_digest import DIGEST_BYTES, column_of, digest_column
+from broker.archive.row_signing import Proofs, complete_proofs
 from broker.errors import ArchiveCorrupt
 from broker.event.envelope import Liveness, SecurityLevel
 from broker.event.order_entry import decode_order_entry
@@ -24,11 +26,10 @@ from broker.event.record import (
     LENGTH_BYTES,
     RECORD_FIELDS,
     join_record,
+    split_record,
 )
 from broker.log.logged_event import LoggedEvent, encode_fields
-
-#: Enough to detect damage; it protects no secret.
-DIGEST_BYTES: Final = 16
+from broker.signatures.batch_signer import BatchSigner
 
 _NAMES: Final = pa.dictionary(pa.int32(), pa.string())
 SCHEMA: Final = pa.schema(
@@ -78,19 +79,26 @@ _document = attrgetter("document")
 _origin = attrgetter("origin")
 
 
-def events_to_batch(events: Sequence[LoggedEvent]) -> pa.RecordBatch:
-    """Convert events without their serials. Raises ValueError for an invalid record."""
-    documents = list(map(_document, events))
+def events_to_batch(
+    events: Sequence[LoggedEvent], signer: BatchSigner | None = None
+) -> pa.RecordBatch:
+    """Convert events without their serials. Raises ValueError for an invalid record.
+
+    `signer` signs those that have no proof; then all are of its log.
+    """
+    records, documents = list(map(_record, events)), list(map(_document, events))
     return columns_to_batch(
         origins=[(name, len(list(run))) for name, run in groupby(map(_origin, events))],
         epochs=_number_array(events, attrgetter("epoch"), np.uint32),
         offsets=_number_array(events, attrgetter("offset"), np.int64),
         arrivals=_number_array(events, attrgetter("arrival"), np.int64),
         levels=_number_array(events, attrgetter("level"), np.int8),
-        records=b"".join(map(_record, events)),
+        records=b"".join(records),
+        record_ends=_ends(records),
         pieces=documents,
-        ends=np.fromiter(_document_ends(documents), np.int64, len(documents) + 1),
+        ends=_ends(documents),
         documents=b"".join(documents),
+        signer=signer,
     )
 
 
@@ -102,31 +110,41 @@ def columns_to_batch(
     arrivals: Any,
     levels: Any,
     records: bytes,
+    record_ends: Any,
     pieces: Sequence[bytes | memoryview],
     ends: Any,
     documents: bytes,
+    signer: BatchSigner | None = None,
 ) -> pa.RecordBatch:
     """Build rows from numpy columns.
 
     `origins` is run-length encoded. `records` are concatenated, `documents` also separate, as
-    `pieces`; `ends` has a 0 and then the end of each.
+    `pieces`; `record_ends` and `ends` have a 0 and then the end of each. `signer` signs the events
+    that have no proof.
     """
     count = len(offsets)
     columns, annotations, proofs = _decode_records(records, count)
     client, timestamp, sequence, incarnation, stream, kind, version, _, liveness = columns
     stacks, stack_orders, stack_sites = _stack_columns(annotations, count)
+    if signer is None:
+        digests = digest_column(pieces, proofs)
+    else:
+        hashes = [sha256(each).digest() for each in pieces]
+        plain = [records[start:end] for start, end in pairwise(record_ends.tolist())]
+        if annotations is not None:
+            plain = [split_record(each)[0] for each in plain]
+        proofs = complete_proofs(proofs, signer, (epochs, offsets), plain, pieces, hashes)
+        digests = column_of(hashes)
     return pa.RecordBatch.from_arrays(
         [
             _expand_origins(origins),
             *map(pa.array, (epochs, offsets, arrivals, levels)),
-            pa.array(client, _NAMES),
+            _name_column(client),
             *(_integer_column(each, np.int64) for each in (timestamp, sequence, incarnation)),
-            pa.array(stream, _NAMES),
-            pa.array(kind, _NAMES),
-            pa.array(version, _NAMES),
-            _integer_column(list(map(_LIVENESS_NUMBER.__getitem__, liveness)), np.int8),
+            *map(_name_column, (stream, kind, version)),
+            _liveness_column(liveness),
             *(stacks, stack_orders),
-            _digest_column(pieces),
+            digests,
             _document_column(documents, ends),
             pa.array(annotations, pa.binary()) if annotations else pa.nulls(count, pa.binary()),
             stack_sites,
@@ -228,10 +246,6 @@ def corrupt_row_error(error: Exception) -> ArchiveCorrupt:
     return ArchiveCorrupt(f"a row of the archive is not a valid event: {error!r}")
 
 
-def digest_of(document: bytes) -> bytes:
-    return hashlib.blake2b(document, digest_size=DIGEST_BYTES).digest()
-
-
 def column_values(batch: pa.RecordBatch, name: str) -> list[Any]:
     """Convert a column several times as fast as Arrow converts single values."""
     column = batch.column(name)
@@ -249,17 +263,16 @@ def column_values(batch: pa.RecordBatch, name: str) -> list[Any]:
 
 def _decode_records(
     records: bytes, count: int
-) -> tuple[list[tuple[Any, ...]], list[bytes | None] | None, list[bytes | None] | None]:
+) -> tuple[list[tuple[Any, ...]], Proofs | None, Proofs | None]:
     """Return the columns of the headers, and the annotations and proofs if there are any."""
     unpacker = msgpack.Unpacker(use_list=False, max_buffer_size=0)
     unpacker.feed(records)
     headers = list(unpacker)
     annotations = proofs = None
-    fields = tuple(chain.from_iterable(headers))
-    if len(fields) > RECORD_FIELDS * len(headers):
-        sizes = set(map(len, headers))
-        if not sizes <= {RECORD_FIELDS, ANNOTATED_FIELDS, ALL_FIELDS}:
-            raise ValueError("a record does not have the fields of a header")
+    sizes = set(map(len, headers))
+    if not sizes <= {RECORD_FIELDS, ANNOTATED_FIELDS, ALL_FIELDS} or len(headers) != count:
+        raise ValueError("a record does not have the fields of a header")
+    if sizes > {RECORD_FIELDS}:
         annotations = [
             each[RECORD_FIELDS] or None if len(each) > RECORD_FIELDS else None for each in headers
         ]
@@ -268,10 +281,8 @@ def _decode_records(
                 each[ANNOTATED_FIELDS][:-LENGTH_BYTES] if len(each) == ALL_FIELDS else None
                 for each in headers
             ]
-        fields = tuple(chain.from_iterable([each[:RECORD_FIELDS] for each in headers]))
-    if len(fields) != RECORD_FIELDS * count:
-        raise ValueError("a record does not have the fields of a header")
-    return [fields[i::RECORD_FIELDS] for i in range(RECORD_FIELDS)], annotations, proofs
+        headers = [each[:RECORD_FIELDS] for each in headers]
+    return list(zip(*headers, strict=True)) or [()] * RECORD_FIELDS, annotations, proofs
 
 
 def _expand_origins(origins: Sequence[tuple[str, int]]) -> pa.Array:
@@ -279,6 +290,27 @@ def _expand_origins(origins: Sequence[tuple[str, int]]) -> pa.Array:
     numbers = [names.index(name) for name, _ in origins]
     indices = np.repeat(np.array(numbers, np.int32), [count for _, count in origins])
     return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(names, pa.string()))
+
+
+def _name_column(values: Sequence[str]) -> pa.Array:
+    """Return the column of names, most of which are equal."""
+    names = list(dict.fromkeys(values))
+    indices = pa.array(_numbers_in(names, values, np.int32))
+    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
+
+
+def _liveness_column(values: Sequence[str]) -> pa.Array:
+    names = list(dict.fromkeys(values))
+    numbers = np.array([_LIVENESS_NUMBER[name] for name in names], np.int8)
+    return pa.array(numbers[_numbers_in(names, values, np.int32)])
+
+
+def _numbers_in(names: Sequence[str], values: Sequence[str], kind: type) -> Any:
+    """Return the number of each value in `names`."""
+    if len(names) == 1:
+        return np.zeros(len(values), kind)
+    number_of = {name: number for number, name in enumerate(names)}
+    return np.fromiter(map(number_of.__getitem__, values), kind, len(values))
 
 
 def _number_array(
@@ -302,13 +334,5 @@ def _document_column(documents: bytes, ends: Any) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers)
 
 
-def _document_ends(documents: Sequence[bytes]) -> Iterable[int]:
-    return accumulate(map(len, documents), initial=0)
-
-
-def _digest_column(documents: Sequence[bytes | memoryview]) -> pa.Array:
-    # Calls of `digest_of` would take a tenth of the time.
-    hashed = hashlib.blake2b
-    whole = b"".join([hashed(each, digest_size=DIGEST_BYTES).digest() for each in documents])
-    kind = pa.binary(DIGEST_BYTES)
-    return pa.Array.from_buffers(kind, len(documents), [None, pa.py_buffer(whole)])
+def _ends(pieces: Sequence[bytes]) -> Any:
+    return np.fromiter(accumulate(map(len, pieces), initial=0), np.int64, len(pieces) + 1)

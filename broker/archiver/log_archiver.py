@@ -22,7 +22,6 @@ from broker.archive.interval import Interval, difference
 from broker.archive.manifest_entry import OriginDtdVariant
 from broker.archive.table import events_to_batch
 from broker.archive.writer import ArchiveWriter, WriteResult
-from broker.archiver.row_signing import sign_rows
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
@@ -134,7 +133,7 @@ class LogArchiver:
 
         def read(after: Mark, max_events: int, max_bytes: int) -> pa.RecordBatch | None:
             chunks = log.read(after, max_events, max_bytes)
-            return self._signed(chunks_to_batch(chunks)) if chunks else None
+            return chunks_to_batch(chunks, self._signer) if chunks else None
 
         return self._flush_span(log.origin, since, durable, read, lambda: log.own_extent()[0])
 
@@ -145,12 +144,9 @@ class LogArchiver:
         forgotten = self._archive.state().forgotten_upto(origin) if events else upto
         archived = [each for each in events if forgotten < each.mark <= upto]
         if archived:
-            self._write_with(origin, [], self._signed(events_to_batch(archived)), {})
+            self._write_with(origin, [], events_to_batch(archived, self._signer), {})
             self.counters.moved += len(archived)
         self._moved_change = change
-
-    def _signed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        return rows if self._signer is None else sign_rows(rows, self._signer)
 
     def _flush_replica(self, origin: str) -> bool:
         log = self._log

@@ -14,6 +14,7 @@ from typing import Final
 
 _PLACEHOLDER: Final = re.compile(rb"<\?xmlbroker-refused ([a-z][a-z-]{0,63})( [0-9a-f]{64})?\?>")
 _BEGINNING: Final = b"<?xmlbroker-refused "
+MAX_PLACEHOLDER_BYTES: Final = len(_BEGINNING) + 64 + 65 + len(b"?>")
 
 
 def make_placeholder(code: str, document: bytes) -> bytes:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from broker.order_certificates.signing_key import SigningKey
-from broker.signatures.leaf import SALT_BYTES, PlacedEvent, hash_event
+from broker.signatures.leaf import SALT_BYTES, EventFields, hash_event
 from broker.signatures.proof import (
     GROUP_LEAVES,
     MOST_LEAVES,
@@ -23,14 +23,14 @@ class BatchSigner:
         self._key = key
         self._origin = origin.encode()
 
-    def sign(self, events: Sequence[PlacedEvent]) -> list[bytes]:
+    def sign(self, events: Sequence[EventFields]) -> list[bytes]:
         """Return the proof of each event."""
         proofs: list[bytes] = []
         for start in range(0, len(events), MOST_LEAVES):
             proofs += self._sign_batch(events[start : start + MOST_LEAVES])
         return proofs
 
-    def _sign_batch(self, events: Sequence[PlacedEvent]) -> Iterator[bytes]:
+    def _sign_batch(self, events: Sequence[EventFields]) -> Iterator[bytes]:
         origin, count = self._origin, len(events)
         random = os.urandom(SALT_BYTES * count)
         salts = [random[at : at + SALT_BYTES] for at in range(0, len(random), SALT_BYTES)]

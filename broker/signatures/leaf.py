@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from broker.event.place import Mark
 from broker.event.placeholder import digest_of
@@ -18,6 +18,8 @@ SALT_BYTES: Final = 16
 #: not prepare two events with one hash.
 HASH_BYTES: Final = 16
 _PLACE = struct.Struct(">IQI")
+#: Those of a `PlacedEvent`: a plain tuple is made in a fifth of the time.
+EventFields: TypeAlias = tuple[Mark, bytes, bytes]
 
 
 class PlacedEvent(NamedTuple):
@@ -34,7 +36,7 @@ class PlacedEvent(NamedTuple):
         return cls(mark, record, digest_of(document))
 
 
-def hash_event(salt: bytes, origin: bytes, event: PlacedEvent) -> bytes:
+def hash_event(salt: bytes, origin: bytes, event: EventFields) -> bytes:
     """Return the hash of the leaf."""
     (epoch, offset), record, digest = event
     place = _PLACE.pack(epoch, offset, len(record))

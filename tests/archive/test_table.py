@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.archive.document_digest import digest_of
 from broker.archive.table import (
     FILE_SCHEMAS,
     SCHEMA,
     batch_to_events,
     complete_columns,
-    digest_of,
     events_to_batch,
     file_schema_of,
     is_archive_schema,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from broker.archive.table import batch_to_events, events_to_batch
 from broker.archive.verification import Verification
-from broker.archiver.row_signing import sign_rows
-from broker.event.annotation import with_annotation
-from broker.event.record import proof_of
+from broker.event.annotation import annotation_of, with_annotation
+from broker.event.placeholder import make_placeholder
+from broker.event.record import proof_of, with_proof
 from broker.order_certificates.signing_key import SigningKey
 from broker.signatures.batch_signer import BatchSigner
 from broker.signatures.event_check import SignatureCounts, find_forged
@@ -42,12 +43,17 @@ def test_archived_events_are_signed(site: Site) -> None:
 def test_rows_with_a_proof_keep_it(site: Site) -> None:
     signer = BatchSigner(KEY, site.origin)
     made = events(range(1, 6), origin=site.origin)
-    made[2].record = with_annotation(made[2].record, b"note")
-    rows = sign_rows(events_to_batch(made[1:3]), signer)
-    assert sign_rows(rows, signer) is rows
-    mixed = [*events_to_batch(made[:1]).to_pylist(), *rows.to_pylist()]
-    again = sign_rows(rows.from_pylist(mixed, schema=rows.schema), signer)
-    assert again.column("proof").to_pylist()[1:] == rows.column("proof").to_pylist()
-    found = batch_to_events(again)
-    assert [each.document for each in found] == [each.document for each in made[:3]]
+    made[1].record = with_annotation(made[1].record, b"note")
+    made[3].document = make_placeholder("refused", b"<e/>")
+    earlier = batch_to_events(events_to_batch(made, signer))
+    for index in (0, 2):
+        made[index].record = with_proof(made[index].record, proof_of(earlier[index].record))
+    rows = events_to_batch(made, signer)
+    found = batch_to_events(rows)
+    assert [found[index].record for index in (0, 2)] == [earlier[index].record for index in (0, 2)]
+    assert found[1].record != earlier[1].record and annotation_of(found[1].record) == b"note"
+    assert [each.document for each in found] == [each.document for each in made]
     assert not list(find_forged(site.origin, found, must_sign=True))
+    digests = [sha256(each.document).digest()[:16] for each in made]
+    assert rows.column("digest").to_pylist() == digests
+    assert batch_to_events(events_to_batch(found)) and events_to_batch(found).equals(rows)
