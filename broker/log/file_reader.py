@@ -49,7 +49,7 @@ class FileReader:
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
         """Return events for other nodes: own ones are signed."""
-        found = self._read_origin(origin, after, max_events, max_bytes)
+        found = self.read_unsigned(origin, after, max_events, max_bytes)
         self.sign_own(found)
         return found
 
@@ -58,9 +58,10 @@ class FileReader:
         if self._signer is not None:
             self._signer.sign_unsigned(events)
 
-    def _read_origin(
+    def read_unsigned(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
+        """Return events that stay on this node: those without a proof get none."""
         found: list[LoggedEvent] = []
         with self._guard, self._reading() as txn:
             try:

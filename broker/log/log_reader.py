@@ -110,6 +110,13 @@ class LogReader:
         page = self._read_page(wait, self._file.read_origin, origin, after, max_events, max_bytes)
         return page.addCallback(self._within_bounds)
 
+    def read_unsigned(
+        self, origin: str, after: Mark, max_events: int, max_bytes: int, *, wait: bool = True
+    ) -> Deferred[list[LoggedEvent]]:
+        """Return the same events for use on this node: those without a proof get none."""
+        page = self._read_page(wait, self._file.read_unsigned, origin, after, max_events, max_bytes)
+        return page.addCallback(self._within_bounds)
+
     def sign_own(self, events: Iterable[LoggedEvent]) -> None:
         """Sign own events that have no proof yet, before they leave the node."""
         self._file.sign_own(events)

@@ -127,7 +127,7 @@ class LogPageReader:
 
     async def has_events(self, origin: str, after: Mark, upto: Mark) -> bool:
         try:
-            events = await self._log.read_origin(origin, after, 1, 1)
+            events = await self._log.read_unsigned(origin, after, 1, 1)
         except DamageFound:
             return True
         return bool(events) and events[0].mark <= upto

@@ -196,7 +196,7 @@ class NodeTrace:
         flow, epoch, offset = place
         log = self._log
         try:
-            events = await log.read_origin(
+            events = await log.read_unsigned(
                 log.origin if log.flows.is_own(flow) else flow,
                 *((epoch, max(0, offset - 1)), 1, PAGE_BYTES),
                 wait=False,

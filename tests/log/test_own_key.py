@@ -71,6 +71,8 @@ def test_a_node_alone_signs_events_when_another_node_reads_them(tmp_path: Path) 
     log = open_log(tmp_path, OwnKey(KEY, signs_commits=False))
     commit(log, [*own(log, 2), *own(log, 1, with_annotation(RECORD, NOTE))])
     assert not any(proof_of(each.record) for each in log.read(1, 9, 1 << 20))
+    local = log.read_unsigned(log.origin, (0, 0), 9, 1 << 20)
+    assert len(local) == 3 and not any(proof_of(each.record) for each in local)
     for _ in range(2):
         events = log.read_origin(log.origin, (0, 0), 9, 1 << 20)
         assert len(events) == 3 and annotation_of(events[2].record) == NOTE

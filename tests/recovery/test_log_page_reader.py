@@ -84,7 +84,7 @@ class Log:
         found = [event for event in EVENTS if event.serial >= max(start, self.taken + 1)]
         return succeed(found[: self.page or max_events])
 
-    def read_origin(
+    def read_unsigned(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> Deferred[list[LoggedEvent]]:
         return succeed([e for e in EVENTS if e.origin == origin and e.mark > after][:max_events])

@@ -12,7 +12,7 @@ from broker.cluster.traffic.version import PROOF_VERSION
 from broker.event.origin import origin_has_key
 from broker.event.place import NamedHistory
 from broker.order_certificates.signing_key import SigningKey
-from broker.signatures.range_statement import RangeSigner
+from broker.signatures.range_statement import ClaimHash, RangeSigner
 
 
 class OwnLog(Protocol):
@@ -52,16 +52,14 @@ class OwnFrames:
 def sign_ranges(frame: Frame, signer: RangeSigner) -> None:
     """Sign the ranges of a frame that claim something, if there are any."""
     events = frame.events_by_range()
-    claiming = [
-        index
-        for index, span in enumerate(frame.ranges)
-        if _may_lose_levels(frame, span) or not claims_nothing(span, events.of_range(index).marks)
-    ]
-    if not claiming:
-        return
-    hashes = [hash_claim(frame.ranges[index], events.of_range(index)) for index in claiming]
-    frame.statement = signer.sign(frame.origin, hashes)
-    frame.ranges = number_claims(frame.ranges, claiming)
+    hashes: dict[int, ClaimHash] = {}
+    for index, span in enumerate(frame.ranges):
+        found = events.of_range(index)
+        if _may_lose_levels(frame, span) or not claims_nothing(span, found.marks):
+            hashes[index] = hash_claim(span, found)
+    if hashes:
+        frame.statement = signer.sign(frame.origin, list(hashes.values()))
+        frame.ranges = number_claims(frame.ranges, list(hashes))
 
 
 def _may_lose_levels(frame: Frame, span: Range) -> bool:
