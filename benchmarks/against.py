@@ -1,14 +1,15 @@
 """`python -m benchmarks.against REVISION [NAME...]`: compare the cost of an event.
 
 The benchmarks of an earlier revision and of this tree run in turn on one machine, with the same
-packages. The order alternates between rounds. A cost is processor time for an event, the figure
-least disturbed by other processes.
+packages. `archive` is that of this tree for both. The order alternates between rounds. A cost is
+processor time for an event, the figure least disturbed by other processes.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -29,6 +30,10 @@ from benchmarks.harness.signals import end_on_signals
 
 #: Of the present to the earlier cost.
 MAX_RATIO: Final = 1.08
+#: Files of this tree that replace those of the earlier one: what they measure is no figure there.
+SHARED_FILES: Final = tuple(
+    f"benchmarks/{name}.py" for name in ("archive", "archive_report", "workloads/signed_events")
+)
 #: In microseconds for an event, by work.
 Costs = dict[str, list[float]]
 
@@ -133,6 +138,8 @@ def _unpack(revision: str, folder: Path) -> None:
         raise click.ClickException(packed.stderr.decode(errors="replace").strip())
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
         archive.extractall(folder, filter="data")
+    for path in SHARED_FILES:
+        shutil.copy(ROOT / path, folder / path)
     # They lie beside the checkout.
     if (shared := ROOT.parent / "shared").is_dir():
         (folder.parent / "shared").symlink_to(shared)

@@ -1,4 +1,4 @@
-"""Cost of archiving events, and their size in the archive."""
+"""Cost of archiving and recovering events with signatures, and their size in the archive."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from benchmarks.archive_report import Cold, Measured, report
+from benchmarks.archive_report import RECOVERY, SIGNED, Cold, Measured, report
 from benchmarks.harness.context import BenchmarkContext
+from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.flights import flight_documents
 from benchmarks.harness.report import Report
+from benchmarks.workloads.signed_events import EventSigner, check_events
 from benchmarks.workloads.voevent_packets import NoData, load_packets, voevent_events
 from broker.archive.archive import Archive
 from broker.archive.compaction import Compaction, CompactionRules
@@ -23,13 +25,20 @@ from broker.archive.parquet import COMPRESSION_LEVEL
 from broker.archive.table import batch_to_events
 from broker.archive.verification import Verification
 from broker.archive.writer import ArchiveWriter
+from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId, EventIdGenerator
 from broker.log.logged_event import LoggedEvent, encode_header
+from broker.recovery.messages import unpack_events
+from broker.replay.engine.local_engine import LocalEngine
 from broker.replay.garbage_collection import tune_garbage_collector
+from broker.replay.request import ReplayRequest
+from broker.replay.spool import Spool
 from broker.transport.clock import wall_clock_ms
 
-DESCRIPTION: Final = "events archived as Parquet: processor time, size against raw XML and gzip"
+DESCRIPTION: Final = (
+    "events signed, archived as Parquet and recovered: processor time, size against XML and gzip"
+)
 
 FLIGHTS: Final = 1_000_000
 VOEVENTS: Final = 100_000
@@ -40,6 +49,9 @@ LEVELS: Final = (1, COMPRESSION_LEVEL, 9)
 SHARE_OF_OTHER_LEVELS: Final = 10
 GZIP_LEVEL: Final = 6
 _ORIGIN: Final = "0123456789abcdef"
+#: Of a page in recovery.
+_PAGE_EVENTS: Final = 512
+_PAGE_BYTES: Final = 256 << 10
 #: Arrival of the first event (2026-11-20T07:00Z); one follows each ms, across hours.
 _BEGIN_MS: Final = 1_795_158_000_000
 
@@ -81,7 +93,10 @@ def _run(context: BenchmarkContext) -> Report:
 def _measure_workload(
     context: BenchmarkContext, workload: str, count: int, made: Callable[[], Iterator[bytes]]
 ) -> tuple[list[Measured], list[Cold]]:
-    """Measure all levels; the writer's own level with all events, and with reading."""
+    """Measure all levels; the writer's own level with all events, and with reading.
+
+    Then measure signed events.
+    """
     found: list[Measured] = []
     cold: list[Cold] = []
     for level in LEVELS:
@@ -93,20 +108,33 @@ def _measure_workload(
             found.append(_measure_writing(folder, workload, level, documents))
             if whole:
                 cold = _measure_opening(context, folder, workload)
+    with context.empty_folder() as folder:
+        signed = f"{workload}, {SIGNED}"
+        context.report_progress(f"{signed}, {count:,} events")
+        found.append(_measure_writing(folder, signed, COMPRESSION_LEVEL, made(), EventSigner()))
+        cold.append(_measure_recovery(context, folder, signed))
     return found, cold
 
 
 def _measure_writing(
-    folder: Path, workload: str, level: int, documents: Iterator[bytes]
+    folder: Path,
+    workload: str,
+    level: int,
+    documents: Iterator[bytes],
+    signer: EventSigner | None = None,
 ) -> Measured:
+    origin = _ORIGIN if signer is None else signer.origin
     writer = ArchiveWriter(Archive.open(str(folder)), "writer", wall_clock_ms, level=level)
     gzip = zlib.compressobj(GZIP_LEVEL)
     done = Measured(workload, level)
     while flush := list(itertools.islice(documents, FLUSH)):
-        events = [_make_logged_event(done.events + i, each) for i, each in enumerate(flush, 1)]
+        events = [
+            _make_logged_event(origin, done.events + i, each) for i, each in enumerate(flush, 1)
+        ]
         after, upto = done.events, done.events + len(flush)
         cpu, wall = time.process_time(), time.perf_counter()
-        written = writer.write([(_ORIGIN, (1, after), (1, upto))], events, {})
+        rows = events if signer is None else signer.make_rows(events)
+        written = writer.write([(origin, (1, after), (1, upto))], rows, {})
         done.cpu += time.process_time() - cpu
         done.seconds += time.perf_counter() - wall
         done.events = upto
@@ -121,13 +149,7 @@ def _measure_opening(context: BenchmarkContext, folder: Path, workload: str) -> 
     found: list[Cold] = []
 
     def timed(what: str, action: Callable[[], object]) -> None:
-        context.report_progress(f"{workload}: {what}")
-        archive = Archive.open(str(folder), create=False)
-        files = archive.state().files
-        events, size = sum(f.rows for f in files.values()), sum(f.bytes for f in files.values())
-        began = time.perf_counter()
-        action()
-        found.append(Cold(workload, what, len(files), events, size, time.perf_counter() - began))
+        found.append(_time(context, folder, workload, what, action))
 
     def opened() -> Archive:
         return Archive.open(str(folder), create=False)
@@ -153,6 +175,42 @@ def _measure_opening(context: BenchmarkContext, folder: Path, workload: str) -> 
     return found
 
 
+def _time(
+    context: BenchmarkContext,
+    folder: Path,
+    workload: str,
+    what: str,
+    action: Callable[[], object],
+) -> Cold:
+    context.report_progress(f"{workload}: {what}")
+    files = Archive.open(str(folder), create=False).state().files.values()
+    events, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+    cpu, began = time.process_time(), time.perf_counter()
+    action()
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+    return Cold(workload, what, len(files), events, size, seconds, cpu)
+
+
+def _measure_recovery(context: BenchmarkContext, folder: Path, workload: str) -> Cold:
+    with context.empty_folder() as spooled:
+        archive = Archive.open(str(folder), create=False)
+        return _time(context, folder, workload, RECOVERY, lambda: _recover_all(archive, spooled))
+
+
+def _recover_all(archive: Archive, folder: Path) -> None:
+    """Recover all events for one subscription, with the checks of the node."""
+    engine = LocalEngine(archive, Catalogue.load(shipped_folder()))
+    request = ReplayRequest(">", "true()")
+    (report,) = engine.run([request], folder, lambda done, of: None, lambda: False)
+    if report.events != sum(file.rows for file in archive.state().files.values()):
+        raise BenchmarkFailed(f"{report.events} events were recovered")
+    spool, first = Spool(folder), 0
+    while first < report.events:
+        chunks, count = spool.read_page(0, first, _PAGE_EVENTS, _PAGE_BYTES)
+        check_events(unpack_events(chunks))
+        first += count
+
+
 def _flights(count: int) -> Iterator[bytes]:
     return flight_documents(EventIdGenerator("feed", 1), count)
 
@@ -164,7 +222,7 @@ def _voevents(real: list[bytes], count: int) -> Iterator[bytes]:
     )
 
 
-def _make_logged_event(number: int, document: bytes) -> LoggedEvent:
+def _make_logged_event(origin: str, number: int, document: bytes) -> LoggedEvent:
     """Return an event whose header differs from the document's, with equal length."""
     header = Header(
         EventId("feed", _BEGIN_MS + number, number, 1),
@@ -172,4 +230,4 @@ def _make_logged_event(number: int, document: bytes) -> LoggedEvent:
     )
     arrival = _BEGIN_MS + number
     record = encode_header(header)
-    return LoggedEvent(1, number, arrival, SecurityLevel.MED.rank, record, document, _ORIGIN, 0)
+    return LoggedEvent(1, number, arrival, SecurityLevel.MED.rank, record, document, origin, 0)

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from benchmarks.archive_report import RECOVERY
+
 #: Work, and microseconds.
 Cost = tuple[str, float]
 
@@ -33,12 +35,17 @@ def _ingest(figures: Any) -> Iterator[Cost]:
         label = f"1->{run['subscribers']}, archive {'off' if archived is None else 'on'}"
         yield f"{label}: node", run["microseconds_per_event"]
         if archived is not None:
-            yield f"{label}: archiver", 1e6 * archived["cpu"] / archived["events"]
+            archiver = 1e6 * archived["cpu"] / archived["events"]
+            yield f"{label}: archiver", archiver
+            yield f"{label}: both", run["microseconds_per_event"] + archiver
 
 
 def _archive(figures: Any) -> Iterator[Cost]:
     for each in figures["measured"]:
         yield f"{each['workload']}, zstd {each['level']}", each["micros"]
+    for each in figures["cold"]:
+        if each["what"] == RECOVERY:
+            yield f"{each['workload']}, {RECOVERY}", 1e6 * each["cpu"] / each["events"]
 
 
 def _links(figures: Any) -> Iterator[Cost]:

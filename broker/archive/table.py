@@ -272,7 +272,7 @@ def _decode_records(
     sizes = set(map(len, headers))
     if not sizes <= {RECORD_FIELDS, ANNOTATED_FIELDS, ALL_FIELDS} or len(headers) != count:
         raise ValueError("a record does not have the fields of a header")
-    if sizes > {RECORD_FIELDS}:
+    if sizes - {RECORD_FIELDS}:
         annotations = [
             each[RECORD_FIELDS] or None if len(each) > RECORD_FIELDS else None for each in headers
         ]

@@ -65,12 +65,22 @@ def test_a_work_that_costs_little_more_holds_it() -> None:
                     }
                 ]
             },
-            {"1->1, archive on: node": [7.0], "1->1, archive on: archiver": [2000.0]},
+            {
+                "1->1, archive on: node": [7.0],
+                "1->1, archive on: archiver": [2000.0],
+                "1->1, archive on: both": [2007.0],
+            },
         ),
         (
             "archive",
-            {"measured": [{"workload": "flights", "level": 3, "micros": 4.0}]},
-            {"flights, zstd 3": [4.0]},
+            {
+                "measured": [{"workload": "flights", "level": 3, "micros": 4.0}],
+                "cold": [
+                    {"workload": "flights", "what": "verify", "cpu": 1.0, "events": 10},
+                    {"workload": "flights", "what": "recover all", "cpu": 2.0, "events": 10},
+                ],
+            },
+            {"flights, zstd 3": [4.0], "flights, recover all": [200_000.0]},
         ),
     ],
 )
