@@ -116,16 +116,17 @@ def _start_sites(
     for number, site in enumerate(SITES):
         own = folder / site
         own.mkdir(parents=True)
-        further = _COMPARE if extra == COMPARISON else ""
+        network, further = "", _COMPARE if extra == COMPARISON else ""
         if extra == CERTIFICATES:
             (own / "data").mkdir()
             keys[site].store(own / "data" / FILE_NAME)
-            public = _table({each: str(key.public) for each, key in keys.items()})
-            further = f"site_keys = {public}\n"
+            named = [f"{each}:{key.public}" for each, key in keys.items()]
+            network = f"public_keys = {named}\n"
+            further = "certificates = true\n"
         seeds = [f"127.0.0.1:{port}" for port in ports[:number]]
         configuration = (
             f'[network]\ncluster = "bench"\n'
-            f'listen = ["tcp:port={ports[number]}:interface=127.0.0.1"]\njoin = {seeds}\n'
+            f'listen = ["tcp:port={ports[number]}:interface=127.0.0.1"]\njoin = {seeds}\n{network}'
             f'[streams.">"]\nstack = "group"\n'
             f'[stacks.group]\nuse = "rcm"\norder = "{order}"\nsites = {sites}\n{further}'
         )

@@ -249,7 +249,7 @@ def verify(
 @command.command()
 @click.argument("where", metavar="NODE.toml|FOLDER", type=click.Path(path_type=Path, exists=True))
 def key(where: Path) -> None:
-    """Print the public key of a node for `site_keys`.
+    """Print the public key of a node for `network.public_keys`.
 
     The node is named by its configuration, or by its data folder. A node that has not started yet
     gets its key now: run this command as the user of the node.

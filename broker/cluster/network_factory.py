@@ -42,7 +42,6 @@ from broker.config.key_file import read_key
 from broker.config.stacks import DEFAULT_STACK, find_plugins_of
 from broker.config.value_kind import split_host_port
 from broker.dtd.cache import DtdCache
-from broker.errors import ConfigurationError
 from broker.event.place import Mark
 from broker.ingest.pending_dtds import PendingDtds
 from broker.ingest.quarantine import Quarantine
@@ -51,8 +50,8 @@ from broker.limit_registry import LimitRegistry
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import IMatcher
-from broker.order_certificates.signing_key import PinnedKey
 from broker.queue_memory import QueueMemory
+from broker.signatures.node_key import read_public_keys
 from broker.transport.faults import describe_faults
 from broker.transport.stacks import Transport
 
@@ -96,7 +95,9 @@ def build_network(
     link_stacks = LinkStacks(settings, instance, plugin, reactor.seconds(), queue_memory)
     wants = RemoteInterest(matcher)
     signatures = SignatureCheck(signature_policy(network_settings), reactor.seconds)
-    public_keys = _public_keys(settings, event_log)
+    public_keys = read_public_keys(
+        network_settings.public_keys, settings.node.name, event_log.signing_key
+    )
     replicator = Replicator(
         event_log,
         settings.streams,
@@ -214,15 +215,6 @@ def build_network(
         "node-handshakes", bound=lambda: MOST_HANDSHAKES, used=lambda: acceptor.under_way
     )
     return network
-
-
-def _public_keys(settings: Settings, log: EventLog) -> dict[str, bytes]:
-    """Return the keys by name. Raises `ConfigurationError` for another key of this node."""
-    keys = {name: PinnedKey.parse(each) for name, each in settings.network.public_keys}
-    own = keys.get(settings.node.name)
-    if own is not None and (log.signing_key is None or own.raw != log.signing_key.public.raw):
-        raise ConfigurationError(f"network.public_keys has another key for {settings.node.name}")
-    return {name: key.raw for name, key in keys.items()}
 
 
 def _describe(settings: Settings, log: EventLog, now_ms: int) -> NodeDescriptor:

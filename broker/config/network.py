@@ -141,8 +141,8 @@ class NetworkSettings:
     public_keys: tuple[NamedKey, ...] = setting(
         value_kind.list_of(NAMED_KEY),
         (),
-        "Public keys of nodes, as `xmlbroker status` shows them. Another key under such a name is "
-        "rejected.",
+        "Public keys of nodes, as `xmlbroker order key` and `status` show them. Another key under "
+        "such a name is rejected. A name can have several, while its node changes its key.",
     )
     verify: str = setting(
         value_kind.choice("edge", "always"),

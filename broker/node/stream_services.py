@@ -35,7 +35,7 @@ from broker.matching.query.query import Query
 from broker.queue_memory import QueueMemory
 from broker.recovery.lost_range import read_lost_range
 from broker.recovery.node_recovery import NodeRecovery
-from broker.signatures.node_key import load_node_key
+from broker.signatures.node_key import load_node_key, read_public_keys
 from broker.streams.connection_port import NodeIdentity
 from broker.streams.contract import (
     CarriedEvent,
@@ -156,6 +156,9 @@ class StreamServices:
         self.node = node.settings.node.name
         self.origin = network.event_log.origin
         self.signing_key = load_node_key(node.settings.node.data)
+        self.public_keys = read_public_keys(
+            node.settings.network.public_keys, self.node, self.signing_key
+        )
         self.clock, self.random = clock, random
         self.cluster: ClusterFactory = partial(ClusterTransport, network)
         self.link_interest: RemoteInterest = network.remote_interest

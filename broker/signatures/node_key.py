@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from broker.errors import LogUnavailable
+from broker.errors import ConfigurationError, LogUnavailable
 from broker.event.origin import origin_has_key
-from broker.order_certificates.signing_key import SigningKey
+from broker.order_certificates.signing_key import PinnedKey, PinnedKeys, SigningKey
 from broker.signatures.batch_signer import BatchSigner
 
 FILE_NAME = "node.key"
@@ -29,6 +30,25 @@ def load_node_key(data: Path) -> SigningKey:
             f"the node's key {path} can not be written: {error.strerror}"
         ) from None
     return key
+
+
+def read_public_keys(
+    named: Iterable[tuple[str, str]], node: str, own: SigningKey | None
+) -> PinnedKeys:
+    """Return the keys of `network.public_keys` by name.
+
+    `node` is the name of the node that has the key `own`. Raises `ConfigurationError` if none of
+    the keys under its name is this one.
+    """
+    keys: dict[str, list[PinnedKey]] = {}
+    for name, text in named:
+        keys.setdefault(name, []).append(PinnedKey.parse(text))
+    if node in keys and (own is None or own.public.raw not in [each.raw for each in keys[node]]):
+        public = "none" if own is None else own.public
+        raise ConfigurationError(
+            f"network.public_keys has another key for {node}: its own one, by node.key, is {public}"
+        )
+    return keys
 
 
 def find_signer(data: Path, origin: str) -> BatchSigner | None:

@@ -29,7 +29,7 @@ from broker.transport.stacks.contract import IStackPlugin
 from broker.transport.view import LinkState, View
 
 if TYPE_CHECKING:
-    from broker.order_certificates.signing_key import SigningKey
+    from broker.order_certificates.signing_key import PinnedKeys, SigningKey
 
 
 class Guarantee(enum.Enum):
@@ -183,6 +183,7 @@ class ITransportContext(Interface):
     node: str = Attribute("name of the node")
     origin: str = Attribute("name of the node's own log")
     signing_key: SigningKey = Attribute("key pair of the node, to which the log's name belongs")
+    public_keys: PinnedKeys = Attribute("keys of nodes by name, from `network.public_keys`")
     patterns: Sequence[StreamPattern] = Attribute("carrying patterns of this instance")
     options: object = Attribute("an instance of the plug-in's `options` class")
     cluster: ClusterFactory = Attribute(

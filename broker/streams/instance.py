@@ -74,7 +74,7 @@ class TransportInstance:
         self.wall_clock, self.find_addresses = services.wall_clock, services.find_addresses
         self.open_group = partial(services.open_group, stack)
         self.folder, self.signing_key = services.folder / stack.name, services.signing_key
-        self.cluster = services.cluster
+        self.public_keys, self.cluster = services.public_keys, services.cluster
         # The network of clusters judges each route itself.
         self._is_limited = stack.name != DEFAULT_STACK
         self._uses_network = stack.use == DEFAULT_STACK

@@ -23,7 +23,7 @@ from broker.transport.clock import IClock
 from broker.transport.stacks import GroupAddress
 
 if TYPE_CHECKING:
-    from broker.order_certificates.signing_key import SigningKey
+    from broker.order_certificates.signing_key import PinnedKeys, SigningKey
 
 
 class NodeServices(Protocol):
@@ -35,6 +35,8 @@ class NodeServices(Protocol):
     def origin(self) -> str: ...
     @property
     def signing_key(self) -> SigningKey: ...
+    @property
+    def public_keys(self) -> PinnedKeys: ...
     @property
     def clock(self) -> IClock: ...
     @property

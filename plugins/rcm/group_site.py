@@ -21,9 +21,9 @@ from broker.event.envelope import SecurityLevel
 from broker.event.place import Mark
 from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
-from broker.order_certificates.signing_key import SigningKey
+from broker.order_certificates.signing_key import PinnedKeys, SigningKey
 from broker.queue_memory import QueueMemory
-from broker.signatures.node_key import load_node_key
+from broker.signatures.node_key import load_node_key, read_public_keys
 from broker.streams.connection_port import NodeIdentity
 from broker.streams.contract import CarriedEvent, ILinkReceiver, ILinks, ITransportContext
 from broker.streams.link_sockets import LinkSockets, open_on_reactor
@@ -83,6 +83,7 @@ def create_context(
     context = _Context(
         *(group, name, options, reactor, random, wall_clock, folder),
         lambda listen, receiver: opener.open(stack, listen, receiver),
+        read_public_keys(settings.network.public_keys, name, load_node_key(folder)),
     )
     return cast(ITransportContext, context)
 
@@ -99,6 +100,7 @@ class _Context:
     wall_clock: Callable[[], int]
     folder: Path
     open_links: Callable[[str, ILinkReceiver], ILinks]
+    public_keys: PinnedKeys
     origin: str = _NO_LOG
     patterns: Sequence[StreamPattern] = ()
     clearance: SecurityLevel = SecurityLevel.MED

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import attrs
 
 from broker.config import value_kind
 from broker.config.endpoints import is_ip_address, tcp_address
-from broker.config.setting import ValueKind, required_setting, setting
+from broker.config.setting import required_setting, setting
 from broker.errors import ConfigurationError
 
 #: RCM R2 has ten. A message has a bit for each.
@@ -19,18 +19,6 @@ MOST_DELTA = 10.0
 _VARIANTS = ("logical", "sequencer", "real-time", "hybrid")
 #: Variants whose stamps are times.
 TIMED = frozenset({"real-time", "hybrid"})
-_KEY_LIST: Final = value_kind.list_of(value_kind.PUBLIC_KEY, least=1, most=8)
-
-
-def _write_keys(keys: tuple[str, ...]) -> str:
-    return value_kind.PUBLIC_KEY.write(keys[0]) if len(keys) == 1 else _KEY_LIST.write(keys)
-
-
-_PUBLIC_KEYS: Final[ValueKind[tuple[str, ...]]] = ValueKind(
-    f"{value_kind.PUBLIC_KEY.allowed}, or a list of them",
-    lambda value: _KEY_LIST.read(value if isinstance(value, list) else [value]),
-    _write_keys,
-)
 
 
 @attrs.frozen(kw_only=True)
@@ -38,8 +26,11 @@ class RcmOptions:
     """Times are in seconds."""
 
     removed_settings: ClassVar[Mapping[str, str]] = {
-        "signing_key": "is removed: the node signs with node.key of its data folder. Replace "
-        "site_keys by the output of `xmlbroker order key`, or keep the earlier key as node.key"
+        "signing_key": "is removed: the node signs with node.key of its data folder. Name the "
+        "output of `xmlbroker order key` in network.public_keys, or keep the earlier key as "
+        "node.key",
+        "site_keys": "is removed: set certificates = true, and name each key in "
+        'network.public_keys, as "SITE:KEY"',
     }
 
     sites: dict[str, str] = required_setting(
@@ -69,12 +60,11 @@ class RcmOptions:
         "Variants that run beside `order` on the same messages, and deliver nothing: "
         "`xmlbroker order compare` shows them.",
     )
-    site_keys: dict[str, tuple[str, ...]] = setting(
-        value_kind.table_of(_PUBLIC_KEYS, most=MOST_SITES),
-        {},
-        "Public keys of the sites' nodes (`xmlbroker order key`). With them the node signs order "
-        "certificates and checks those of other sites.",
-        shown='{ a = "XljK6nKTGUwEdXaLJc7ecWFgwDYcavuAOsbowSPE/bI=" }',
+    certificates: bool = setting(
+        value_kind.BOOLEAN,
+        False,
+        "Whether the node signs order certificates, and checks those of other sites by "
+        "`network.public_keys`.",
     )
     listen: str = setting(
         value_kind.OPTIONAL_HOST_PORT,

@@ -122,8 +122,7 @@ class RcmTransport:
         )
         self._set_sites()
         self._certificates = create_certificates(
-            *(options, context.signing_key, context.instance, context.node, incarnation),
-            has_times=options.order in TIMED,
+            options, context, incarnation, has_times=options.order in TIMED
         )
         comparison = create_comparison(
             *(options, context.instance, context.node, sites, incarnation, core),
@@ -206,7 +205,7 @@ class RcmTransport:
 
     def prove(self, question: Mapping[str, str]) -> object:
         if self._certificates is None:
-            raise ConfigurationError(f"stacks.{self._context.instance}: site_keys is not set")
+            raise ConfigurationError(f"stacks.{self._context.instance}: certificates is off")
         return answer_question(self._certificates, question, self._now())
 
     def snapshot(self) -> Mapping[str, object]:

@@ -21,7 +21,7 @@ from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
-from broker.order_certificates.signing_key import SigningKey
+from broker.order_certificates.signing_key import PinnedKeys, SigningKey
 from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
@@ -159,6 +159,7 @@ class Services:
         self.own_end = (1, 6)
         self.ticket_key, self.ticket_policy = b"", TicketPolicy()
         self.signing_key = SigningKey.generate()
+        self.public_keys: PinnedKeys = {}
 
     def install(self, destination: LinkKey, id: str, interest: StreamInterest) -> bool:
         self.installed[destination, id] = interest

@@ -48,7 +48,12 @@ def test_three_sites_prove_an_event_and_a_range_to_a_client(tmp_path: Path) -> N
     public = ", ".join(f'{name} = "{key.public}"' for name, key in keys.items())
     pinned = tmp_path / "keys.toml"
     pinned.write_text(f"site_keys = {{ {public} }}\n")
-    nodes = make_sites(tmp_path, options=lambda name: f"site_keys = {{ {public} }}\n")
+    named = [f"{name}:{key.public}" for name, key in keys.items()]
+    nodes = make_sites(
+        tmp_path,
+        options=lambda name: "certificates = true\n",
+        network=f"public_keys = {named}\n",
+    )
 
     async def work() -> None:
         await wait_until_connected(nodes)

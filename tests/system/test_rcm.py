@@ -40,9 +40,10 @@ def make_sites(
     options: Callable[[str], str] = lambda name: "",
     addresses: Mapping[str, str] | None = None,
     sites_of: Callable[[str], Iterable[str]] = lambda name: NAMES,
+    network: str = "",
 ) -> list[NodeProcess]:
     """`options` returns further TOML of the stack at a site, `sites_of` its configured sites: a
-    node without any is outside of the group."""
+    node without any is outside of the group. `network` is further TOML of the section."""
     ports = [free_port() for _ in NAMES]
     addresses = addresses or make_addresses()
     nodes = []
@@ -51,7 +52,7 @@ def make_sites(
         sites = ", ".join(f'{each} = "{addresses[each]}"' for each in sites_of(name))
         configuration = (
             f'[network]\ncluster = "alps"\n'
-            f'listen = ["tcp:port={ports[number]}:interface=127.0.0.1"]\njoin = {seeds}\n'
+            f'listen = ["tcp:port={ports[number]}:interface=127.0.0.1"]\njoin = {seeds}\n{network}'
         )
         if sites:
             configuration += (

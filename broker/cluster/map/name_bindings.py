@@ -6,7 +6,7 @@ over a link with its certificate. Other names belong to the key of their present
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Final, NamedTuple
 
 from msgspec import Meta
@@ -14,7 +14,7 @@ from msgspec import Meta
 from broker.cluster.descriptor import NodeDescriptor
 from broker.errors import BadSignature, ProtocolError
 from broker.event.origin import is_signed_origin, origin_has_key
-from broker.order_certificates.signing_key import SigningKey
+from broker.order_certificates.signing_key import PinnedKeys, SigningKey
 from broker.signatures.statement import NODE_DOMAIN, check_statement, sign_statement
 from broker.wire.codec import Schema, pack
 
@@ -49,10 +49,12 @@ class NameBindings:
 
     def __init__(
         self,
-        configured: Mapping[str, bytes] | None = None,
+        configured: PinnedKeys | None = None,
         rejected: Callable[[str, ProtocolError], object] = lambda *_: None,
     ) -> None:
-        self._configured = configured or {}
+        self._configured = {
+            name: [each.raw for each in keys] for name, keys in (configured or {}).items()
+        }
         self._certified: dict[str, str] = {}
         """Logs by name. Each belongs to a key."""
         self._rejected = rejected
@@ -101,7 +103,7 @@ class NameBindings:
         if configured is None and origin is not None:
             is_bound = origin_has_key(origin, key)
         else:
-            is_bound = configured in (None, key)
+            is_bound = configured is None or key in configured
         if not is_bound:
             raise BadSignature(f"the descriptor of {name} is signed by another key than its own")
         check_statement(key, signature, NODE_DOMAIN, pack(descriptor))

@@ -32,7 +32,7 @@ class Site:
     def __init__(self, **configured: SigningKey) -> None:
         self.rejected: list[str] = []
         self.bindings = NameBindings(
-            {name: key.public.raw for name, key in configured.items()},
+            {name: [key.public] for name, key in configured.items()},
             lambda name, error: self.rejected.append(name),
         )
         self.map = NetworkMap(Address(UNIT, "own"), self.bindings)

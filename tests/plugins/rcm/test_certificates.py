@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 import unittest
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +12,6 @@ from typing import ClassVar
 import pytest
 
 from broker.config import load
-from broker.config.setting import settings_of
 from broker.config.stacks import Plugins
 from broker.errors import ConfigurationError, ProtocolError, UnknownStack
 from broker.event.origin import origin_has_key
@@ -24,7 +22,6 @@ from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_reader import read_logs
 from broker.testing.transport_case import TransportCase
 from broker.testing.transport_network import CARRIED, INSTANCE, TransportNetwork
-from plugins.rcm.certificates.configuration import create_certificates
 from plugins.rcm.options import RcmOptions
 from plugins.rcm.plugin import rcm_transport
 from plugins.rcm.stack import rcm_links
@@ -41,6 +38,11 @@ def store_key(world: NetworkWorld, site: str, key: SigningKey) -> None:
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
     key.store(path)
+
+
+def set_public_keys(world: NetworkWorld, number: int, keys: Mapping[str, tuple[str, ...]]) -> None:
+    named = [(site, key) for site, found in keys.items() for key in found]
+    world.change_settings(f"n{number}", public_keys=tuple(named))
 
 
 def with_keys(world: NetworkWorld, plugins: Plugins) -> Plugins:
@@ -65,10 +67,12 @@ class CertificateCase(TransportCase):
     seeds: ClassVar[Sequence[int]] = (0,)
 
     def create_plugins(self, world: NetworkWorld) -> Plugins:
+        self.world = world
         return with_keys(world, super().create_plugins(world))
 
     def node_options(self, number: int) -> RcmOptions:
-        return RcmOptions(sites=SITES, order=self.order, site_keys=PINNED_TEXTS)
+        set_public_keys(self.world, number, PINNED_TEXTS)
+        return RcmOptions(sites=SITES, order=self.order, certificates=True)
 
     @contextmanager
     def publishing(self, seed: int) -> Iterator[TransportNetwork]:
@@ -178,10 +182,12 @@ class TestRotation(TransportCase, unittest.TestCase):
     pinned = PINNED_TEXTS
 
     def create_plugins(self, world: NetworkWorld) -> Plugins:
+        self.world = world
         return with_keys(world, super().create_plugins(world))
 
     def node_options(self, number: int) -> RcmOptions:
-        return RcmOptions(sites=SITES, site_keys=self.pinned)
+        set_public_keys(self.world, number, self.pinned)
+        return RcmOptions(sites=SITES, certificates=True)
 
     @contextmanager
     def publishing(self) -> Iterator[TransportNetwork]:
@@ -260,7 +266,7 @@ class TestWithoutKeys(TransportCase, unittest.TestCase):
     links = rcm_links
 
     def node_options(self, number: int) -> RcmOptions:
-        return RcmOptions(sites=SITES, site_keys={} if number else {"n1": PINNED_TEXTS["n1"]})
+        return RcmOptions(sites=SITES, certificates=number == 0)
 
     def test_certificates_are_neither_signed_nor_required(self) -> None:
         with self.network(0, 3) as network:
@@ -273,41 +279,21 @@ class TestWithoutKeys(TransportCase, unittest.TestCase):
             self.assertNotIn("certificate_signatures", network.state_of("n1"))
             self.assertEqual(network.state_of("n1")["rejected"], 0)
             client = network.world.client("asker", "n1")
-            with self.assertRaisesRegex(ConfigurationError, "site_keys is not set"):
+            with self.assertRaisesRegex(ConfigurationError, "certificates is off"):
                 network.world.wait(client.ask("order-proof", event="c/1/1"))
 
 
 class TestConfiguration(unittest.TestCase):
-    def create(self, **site_keys: tuple[str, ...]) -> object:
-        options = RcmOptions(sites=SITES, site_keys=site_keys)
-        return create_certificates(options, KEYS["n0"], "g", "n0", 1, has_times=True)
-
-    def test_no_pinned_keys_mean_no_certificates(self) -> None:
-        self.assertIsNone(self.create())
-
-    def test_a_key_that_others_would_reject_is_a_wrong_configuration(self) -> None:
-        with self.assertRaisesRegex(ConfigurationError, "the key of n0 is .*, by its node.key"):
-            self.create(n0=PINNED_TEXTS["n1"])
-        for own in (PINNED_TEXTS["n0"], (*PINNED_TEXTS["n1"], *PINNED_TEXTS["n0"])):
-            self.assertIsNotNone(self.create(n0=own))
-        self.assertIsNotNone(self.create(n1=PINNED_TEXTS["n1"]))
-
-    def test_a_key_or_a_list_of_keys_is_read_and_written(self) -> None:
-        kind = settings_of(RcmOptions)["site_keys"][1].kind
-        one, two = PINNED_TEXTS["n0"][0], PINNED_TEXTS["n1"][0]
-        found = kind.read({"n0": one, "n1": [one, two]})
-        self.assertEqual(found, {"n0": (one,), "n1": (one, two)})
-        self.assertEqual(tomllib.loads(f"keys = {kind.write(found)}")["keys"]["n1"], [one, two])
-        for wrong in ([], "AAAA", [one, 3]):
-            with self.assertRaises(ValueError):
-                kind.read({"n0": wrong})
-
-    def test_the_removed_setting_is_refused_with_the_way_out(self) -> None:
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "node.toml"
-            path.write_text(
-                '[streams."a.>"]\nstack = "g"\n[stacks.g]\nuse = "rcm"\n'
-                'sites = { a = "tcp:host=127.0.0.1:port=1" }\nsigning_key = "order.key"\n'
-            )
-            with self.assertRaisesRegex(ConfigurationError, "signing_key is removed.*node.key"):
-                load(path)
+    def test_removed_settings_are_refused_with_the_way_out(self) -> None:
+        for setting, way_out in (
+            ('signing_key = "order.key"', "signing_key is removed.*node.key"),
+            ("site_keys = {}", "site_keys is removed.*network.public_keys"),
+        ):
+            with TemporaryDirectory() as folder:
+                path = Path(folder) / "node.toml"
+                path.write_text(
+                    '[streams."a.>"]\nstack = "g"\n[stacks.g]\nuse = "rcm"\n'
+                    f'sites = {{ a = "tcp:host=127.0.0.1:port=1" }}\n{setting}\n'
+                )
+                with self.assertRaisesRegex(ConfigurationError, way_out):
+                    load(path)

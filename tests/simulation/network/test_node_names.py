@@ -53,6 +53,15 @@ def test_members_have_keys_and_keep_them_after_a_restart(world: NetworkWorld) ->
     assert members(world, "b") == {"a", "b"} and not world.network_of("b").signatures.rejected
 
 
+def test_a_name_has_several_keys_while_its_node_changes_its_key(world: NetworkWorld) -> None:
+    keys = (("a", OTHER), ("a", public_key(world, "a")), ("b", OTHER))
+    with pytest.raises(ConfigurationError, match="another key for b"):
+        world.add("b", "c", join=["a"], public_keys=keys)
+    world.add("d", "c", join=["a"], public_keys=keys)
+    world.run(5.0)
+    assert members(world, "d") == {"a", "d"}
+
+
 def test_node_with_another_key_than_that_of_its_name_is_no_member(world: NetworkWorld) -> None:
     world.add("b", "c", join=["a"], public_keys=(("a", OTHER),))
     world.run(5.0)
