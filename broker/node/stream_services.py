@@ -32,6 +32,7 @@ from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
+from broker.node.ticket_policy import build_ticket_policy
 from broker.queue_memory import QueueMemory
 from broker.recovery.lost_range import read_lost_range
 from broker.recovery.node_recovery import NodeRecovery
@@ -49,7 +50,7 @@ from broker.streams.interest import CarriedInterests
 from broker.streams.link_key import Unmatched
 from broker.streams.link_sockets import LinkSockets
 from broker.streams.links import LinkOpener, name_links
-from broker.streams.ticket import TicketPolicy, derive_ticket_key
+from broker.streams.ticket import derive_ticket_key
 from broker.streams.transports import StreamTransports, carrying_patterns
 from broker.subscriptions.interest import Interest, StandaloneInterest
 from broker.transport.clock import IClock
@@ -165,10 +166,7 @@ class StreamServices:
         self.open_links, self.find_addresses = opener.open, opener.find_addresses
         self.open_client_links, self.open_group = opener.open_to_clients, opener.open_group
         self.ticket_key = b""
-        self.ticket_policy = TicketPolicy(
-            must_sign=node.settings.network.require_signatures,
-            revoked=[each.origin for each in node.settings.network.revoked_logs],
-        )
+        self.ticket_policy = build_ticket_policy(node.settings.network, network)
         self.parse_query = node.parse_query
         self._network = network
         self._matcher = node.matcher

@@ -15,7 +15,7 @@ ticket that others have seen is of no use to them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import Annotated, Final
@@ -26,6 +26,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from broker.errors import AuthenticationFailed, BadName
+from broker.event.envelope import SecurityLevel
 from broker.event.origin import origin_has_key
 from broker.event.stream import StreamPattern
 from broker.order_certificates.signing_key import SigningKey, has_signed
@@ -38,6 +39,7 @@ TICKET_SECONDS: Final = 300.0
 LEEWAY_SECONDS: Final = 30.0
 MOST_TICKET_BYTES: Final = 4_096
 PROOF_BYTES: Final = 32
+HIGHEST: Final = SecurityLevel.HIGH.rank
 _TAG_BYTES: Final = 32
 _OF_CLIENT: Final = b"xmlbroker-client"
 _OF_PARENT: Final = b"xmlbroker-parent"
@@ -143,6 +145,14 @@ class TicketPolicy:
     must_sign: bool = False
     revoked: Collection[str] = ()
     """Logs whose keys were stolen."""
+    clearance_of: Callable[[str], int] = lambda _: HIGHEST
+    """Returns the rank of the highest level for the node with a log; empty: of no known node."""
+
+    def limit_clearance(self, ticket: Ticket) -> int:
+        """Return the rank of a ticket, at most that of its issuer: no node gives what it may not
+        have itself."""
+        issuer = ticket.issuer
+        return min(ticket.clearance, self.clearance_of("" if issuer is None else issuer.origin))
 
     def find_refusal(self, ticket: Ticket) -> str:
         """Return the reason for which the issuer of a ticket is refused; empty: it is accepted."""

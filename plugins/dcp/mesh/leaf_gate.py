@@ -56,6 +56,8 @@ class LeafGate:
         self._strangers: dict[Connection, float] = {}
         """Each with the time at which it is closed."""
         self._tickets: dict[Connection, Ticket] = {}
+        self._ranks: dict[Connection, int] = {}
+        """Of the clearance of each ticket, with its issuer's."""
         self._expiry: dict[Connection, float] = {}
 
     @property
@@ -71,6 +73,7 @@ class LeafGate:
     def remove(self, connection: Connection) -> None:
         self._strangers.pop(connection, None)
         self._tickets.pop(connection, None)
+        self._ranks.pop(connection, None)
         self._expiry.pop(connection, None)
 
     def check(
@@ -101,7 +104,7 @@ class LeafGate:
             return None
         self._accept(connection, found, now)
         # The links are not encrypted.
-        rank = min(join.clearance, found.clearance, CLEARTEXT_LEVEL.rank)
+        rank = min(join.clearance, self._rank_of(found), CLEARTEXT_LEVEL.rank)
         proof = ClientTicket.derive(join.ticket, self._rules.key).prove_parent(connection.binding)
         return replace(join, level=0, clearance=rank, ticket=b"", proof=proof)
 
@@ -111,7 +114,11 @@ class LeafGate:
         found = self._read(message.ticket, message.proof, connection)
         if isinstance(found, str):
             self._refuse(connection, found, now)
-        elif ticket is None or found.rights != ticket.rights:
+        elif (
+            ticket is None
+            or found.rights != ticket.rights
+            or self._rank_of(found) < self._ranks[connection]
+        ):
             # Rights that have changed need a new join.
             self._refuse(connection, "another ticket", now)
         else:
@@ -120,8 +127,12 @@ class LeafGate:
     def _accept(self, connection: Connection, ticket: Ticket, now: float) -> None:
         self._strangers.pop(connection, None)
         self._tickets[connection] = ticket
+        self._ranks[connection] = self._rank_of(ticket)
         left = (ticket.expires - self._wall_clock()) / 1000 + LEEWAY_SECONDS
         self._expiry[connection] = now + left
+
+    def _rank_of(self, ticket: Ticket) -> int:
+        return self._rules.policy.limit_clearance(ticket)
 
     def _read(self, data: bytes, proof: bytes, connection: Connection) -> Ticket | str:
         """Return a valid ticket of the client itself, or the reason of a refusal."""

@@ -181,6 +181,32 @@ class TestTickets(TransportCase, unittest.TestCase):
             self.assertGreater(owner.missing, 0)
             leaf.leave()
 
+    def levels_read(self, network: TransportNetwork, ticket: bytes) -> list[int]:
+        leaf, owner = self.join(network, ticket)
+        network.world.run(2.0)
+        network.publish(2, level=SecurityLevel.LOW)
+        network.publish(3, level=SecurityLevel.MED)
+        network.publish(2, level=SecurityLevel.LOW)
+        network.world.run(5.0)
+        leaf.leave()
+        network.world.run(1.0)
+        return [each.level for each in owner.events]
+
+    def test_a_ticket_has_no_higher_clearance_than_the_link_to_its_issuer(self) -> None:
+        """Also one that a member has made for a log of its invention, or without a signature."""
+        with self.keyed_mesh(untrusted_clearance=SecurityLevel.LOW) as network:
+            stranger = SigningKey.generate()
+            fields = {"stack": INSTANCE, "client_id": "desk", "patterns": (PATTERN,)}
+            plain = Ticket(**fields, clearance=1, expires=network.world.wall_clock() + 900_000)
+            invented = sign_ticket(plain, new_origin(0, stranger.public.raw), stranger)
+            for ticket in (plain, invented):
+                encoded = encode_ticket(ticket, derive_ticket_key(SECRET))
+                self.assertEqual(self.levels_read(network, encoded), [0] * 4)
+            known = self.levels_read(network, self.ticket(network))
+            self.assertEqual(sorted(known), [0, 0, 0, 0, 1, 1, 1])
+        with self.keyed_mesh(cleartext_clearance=SecurityLevel.LOW) as network:
+            self.assertEqual(self.levels_read(network, self.ticket(network)), [0] * 4)
+
     def test_recorded_datagrams_join_nothing_and_floods_shut_nobody_out(self) -> None:
         with self.keyed_mesh() as network:
             world, root = network.world, ("127.0.0.1", 9_000)
