@@ -236,9 +236,7 @@ class TestRotation(TransportCase, unittest.TestCase):
             network.publish()
             network.world.run(20.0)
             for name in ("n0", "n1"):
-                (row,) = (
-                    each for each in network.state_of(name)["peers"] if each["site"] == "n2"
-                )
+                (row,) = (each for each in network.state_of(name)["peers"] if each["site"] == "n2")
                 self.assertNotEqual(row["status"], "connected", row)
                 self.assertIn("n2", network.world.network_of(name).signatures.rejected)
             self.check_outcomes(network, "n2", PINNED["n2"], Outcome.FALSE)

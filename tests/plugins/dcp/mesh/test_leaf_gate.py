@@ -12,6 +12,7 @@ from broker.streams.ticket import (
     LEEWAY_SECONDS,
     ClientTicket,
     Ticket,
+    TicketPolicy,
     encode_ticket,
     sign_ticket,
 )
@@ -30,6 +31,7 @@ from plugins.dcp.mesh.leaf_proof import is_parent_proven
 from tests.plugins.dcp.recording_connection import RecordingConnection
 
 KEY, WALL = b"k" * 32, 1_000_000
+ANY_ISSUER = TicketPolicy()
 TICKET = Ticket("radar-mesh", "desk", ("radar.>",), 1, WALL + 10_000)
 
 
@@ -44,10 +46,10 @@ class Endpoint:
 class Router:
     """A gate for two clients, at the time 0."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: TicketPolicy = ANY_ISSUER) -> None:
         self.endpoint = Endpoint()
         self.wall = WALL
-        rules = TicketRules("radar-mesh", KEY)
+        rules = TicketRules("radar-mesh", KEY, policy)
         self.gate = LeafGate(rules, 2, cast(Any, self.endpoint), lambda: self.wall)
 
     def connect(self, number: int = 1) -> RecordingConnection:
@@ -195,6 +197,18 @@ def test_a_renewed_ticket_may_be_of_another_node() -> None:
         renewal = renew_with(encode_ticket(sign_ticket(TICKET, origin, key), KEY), connection)
         assert router.check(connection, renewal) is None
     assert router.reasons == []
+
+
+def test_a_renewal_by_a_node_with_a_lower_clearance_is_refused() -> None:
+    keys = [SigningKey.generate() for _ in range(3)]
+    origins = [new_origin(WALL, key.public.raw) for key in keys]
+    router = Router(TicketPolicy(clearance_of=lambda origin: int(origin != origins[2])))
+    connection = router.join()
+    for origin, key in zip(origins, keys, strict=True):
+        assert router.reasons == []
+        renewal = renew_with(encode_ticket(sign_ticket(TICKET, origin, key), KEY), connection)
+        assert router.check(connection, renewal) is None
+    assert router.reasons == ["another ticket"]
 
 
 @pytest.mark.parametrize(
