@@ -196,8 +196,8 @@ class TestTickets(TransportCase, unittest.TestCase):
         """Also one that a member has made for a log of its invention, or without a signature."""
         with self.keyed_mesh(untrusted_clearance=SecurityLevel.LOW) as network:
             stranger = SigningKey.generate()
-            fields = {"stack": INSTANCE, "client_id": "desk", "patterns": (PATTERN,)}
-            plain = Ticket(**fields, clearance=1, expires=network.world.wall_clock() + 900_000)
+            expires = network.world.wall_clock() + 900_000
+            plain = Ticket(INSTANCE, "desk", (PATTERN,), 1, expires)
             invented = sign_ticket(plain, new_origin(0, stranger.public.raw), stranger)
             for ticket in (plain, invented):
                 encoded = encode_ticket(ticket, derive_ticket_key(SECRET))
