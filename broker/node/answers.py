@@ -23,6 +23,7 @@ from broker.node.reload import Reload
 from broker.node.status import InspectedNode, build_status
 from broker.node.type_answers import Subscriber, find_subscribers
 from broker.recovery.inspection import RecoveryInspection
+from broker.sessions.question_turns import QuestionTurns
 from broker.sessions.session import Answerer
 from broker.streams.ticket import TICKET_REQUEST
 from broker.subscriptions.client_owner import NO_OWNER
@@ -32,6 +33,7 @@ from broker.tracing.event_fate import NetworkTrace, NoOtherNodes, OtherNodes
 from broker.tracing.event_paths import PATHS_QUESTION, EventPaths
 from broker.tracing.explanation_answers import ExplanationAnswers
 from broker.tracing.node_trace import TRACE_QUESTION, NodeTrace, NoRoutes
+from broker.transport.clock import IClock
 from broker.wire.messages import Ask
 
 ParseQuery: TypeAlias = Callable[[str, Mapping[str, str]], Query]
@@ -105,6 +107,15 @@ def _build_event_paths(node: AnsweringNode) -> EventPaths:
         PATHS_QUESTION, lambda asked: Deferred.fromCoroutine(paths.answer_question(asked))
     )
     return paths
+
+
+def build_shared_answers(
+    node: AnsweringNode, parse_query: ParseQuery, clock: IClock
+) -> Mapping[str, Answerer]:
+    """Return the answers, for which accounts have their shares of the node's time."""
+    turns = QuestionTurns(clock, node.limit_registry)
+    answers = build_answers(node, parse_query)
+    return {what: turns.share(answerer) for what, answerer in answers.items()}
 
 
 def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, Answerer]:

@@ -36,7 +36,7 @@ from broker.limit_registry import LimitRegistry
 from broker.log.log_file import LogFile
 from broker.matching.query.query import parse_query
 from broker.matching.schema.query_advisor import QueryAdvisor
-from broker.node.answers import build_answers, build_explanation_answers
+from broker.node.answers import build_explanation_answers, build_shared_answers
 from broker.node.audit import AUDITED_QUESTIONS, build_audit_log
 from broker.node.event_types import EventTypes
 from broker.node.log_opening import open_event_log
@@ -237,7 +237,7 @@ class Node:
         services = SessionServices(
             input=self.rated_input,
             subscriptions=self.subscription_requests,
-            answers=build_answers(self, self.parse_query),
+            answers=build_shared_answers(self, self.parse_query, self._reactor),
             on_ended=lambda session: self.acceptor.remove_session(session),
             clock=self._reactor,
             audit=self.audit,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 import attrs
@@ -95,7 +94,10 @@ class DurableSubscriptions:
             else:
                 self._stored[key] = DurableSubscription.decode(value)
         self._damaged = set(log.damaged_durables())
-        self._counts = Counter(map(_client_of, self._stored))
+        self._keys_of: dict[bytes, dict[bytes, None]] = {}
+        """Keys by ClientId, without empty ones."""
+        for key in self._stored:
+            self._keys_of.setdefault(_client_of(key), {})[key] = None
         self._in_use: set[bytes] = set()
         self.on_removed: Callable[[str, str], object] = lambda client_id, name: None
 
@@ -121,12 +123,14 @@ class DurableSubscriptions:
             yield client.decode(), name.decode(), durable
 
     def of_client(self, client_id: str) -> dict[str, DurableSubscription]:
-        prefix = _key(client_id, "")
+        client = client_id.encode()
         return {
-            key[len(prefix) :].decode(): durable
-            for key, durable in self._stored.items()
-            if key.startswith(prefix)
+            key[len(client) + 1 :].decode(): self._stored[key]
+            for key in self._keys_of.get(client, ())
         }
+
+    def clients(self) -> Iterator[str]:
+        return (client.decode() for client in self._keys_of)
 
     def is_in_use(self, client_id: str, name: str) -> bool:
         return _key(client_id, name) in self._in_use
@@ -144,13 +148,15 @@ class DurableSubscriptions:
         return LagSnapshot(self._log, self._wall_clock)
 
     def count_of_client(self, client_id: str) -> int:
-        return self._counts[client_id.encode()]
+        return len(self._keys_of.get(client_id.encode(), ()))
 
     def count_of_clients(self, is_counted: Callable[[str], bool]) -> int:
-        return sum(n for client, n in self._counts.items() if is_counted(client.decode()))
+        return sum(
+            len(keys) for client, keys in self._keys_of.items() if is_counted(client.decode())
+        )
 
     def count_of_busiest_client(self) -> int:
-        return max(self._counts.values(), default=0)
+        return max(map(len, self._keys_of.values()), default=0)
 
     def store(
         self,
@@ -174,8 +180,7 @@ class DurableSubscriptions:
         key = _key(client_id, name)
         self._in_use.add(key)
         known = self._stored.get(key)
-        if known is None:
-            self._counts[_client_of(key)] += 1
+        self._keys_of.setdefault(_client_of(key), {})[key] = None
         durable = DurableSubscription(
             *(pattern, query, dict(namespaces), position, self._wall_clock()),
             active_from=active_from,
@@ -276,9 +281,9 @@ class DurableSubscriptions:
     def _delete_key(self, key: bytes) -> None:
         del self._stored[key]
         client = _client_of(key)
-        self._counts[client] -= 1
-        if not self._counts[client]:
-            del self._counts[client]
+        del self._keys_of[client][key]
+        if not self._keys_of[client]:
+            del self._keys_of[client]
             if self._owners.pop(client, None) is not None:
                 self._log.put_durable(_owner_key(client), None)
         self._log.put_durable(key, None)
