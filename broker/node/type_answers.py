@@ -34,9 +34,10 @@ from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
 from broker.wire.messages import Ask
 
-#: Distinct queries of one report, and of one time slice.
+#: Distinct queries of one report.
 MAX_QUERIES: Final = 5000
-QUERIES_PER_SLICE: Final = 16
+#: Seconds of one time slice; a long query takes 15 ms.
+SLICE_SECONDS: Final = 0.005
 #: Affected subscriptions named in a report; others are counted.
 MAX_NAMED: Final = 200
 #: In each list of a report.
@@ -50,7 +51,8 @@ class Subscriber:
     client: str
     """ClientId; for another node or unit its address."""
     name: str
-    query: Query
+    query: Query | None
+    """None: not parsed, since too many others are."""
 
 
 class RemoteQueries(Protocol):
@@ -66,15 +68,27 @@ def find_subscribers(
     others: RemoteQueries | None,
     parse_query: Callable[[str, Mapping[str, str]], Query],
 ) -> Iterator[Subscriber]:
-    for session in sessions:
-        for feed in session.delivery.feeds:
-            if feed.query is not None and not feed.is_durable:
-                yield Subscriber(session.identity.client_id, str(feed.number), feed.query)
-    for client_id, name, durable in durables.all():
-        with contextlib.suppress(BrokerError):
-            yield Subscriber(client_id, name, parse_query(durable.query, durable.namespaces))
-    for address, query in () if others is None else others.queries():
-        yield Subscriber(address, "", query)
+    """Yield those of this moment. Stored queries are parsed one by one."""
+    live = [
+        Subscriber(session.identity.client_id, str(feed.number), feed.query)
+        for session in sessions
+        for feed in session.delivery.feeds
+        if feed.query is not None and not feed.is_durable
+    ]
+    stored = list(durables.all())
+    remote = (
+        [] if others is None else [Subscriber(each, "", query) for each, query in others.queries()]
+    )
+    yield from live
+    parsed: dict[tuple[object, ...], Query | None] = {}
+    for client_id, name, durable in stored:
+        key = (durable.query, *sorted(durable.namespaces.items()))
+        if key not in parsed and len(parsed) < MAX_QUERIES:
+            parsed[key] = None
+            with contextlib.suppress(BrokerError):
+                parsed[key] = parse_query(durable.query, durable.namespaces)
+        yield Subscriber(client_id, name, parsed.get(key))
+    yield from remote
 
 
 @attrs.frozen
@@ -153,15 +167,22 @@ class TypeAnswers:
         counts: Counter[str] = Counter()
         affected: list[dict[str, Any]] = []
         effects: dict[Query, QueryEffect] = {}
-        for each in list(self.find_subscribers()):
+        began = self.clock.seconds()
+        for each in self.find_subscribers():
+            took = self.clock.seconds() - began
+            if took >= SLICE_SECONDS:
+                # Others have as much time.
+                await sleep(self.clock, took)
+                began = self.clock.seconds()
+            if each.query is None:
+                counts["not-looked-at"] += 1
+                continue
             effect = effects.get(each.query)
             if effect is None:
                 if len(effects) >= MAX_QUERIES:
                     counts["not-looked-at"] += 1
                     continue
                 effect = effects[each.query] = find_effect(each.query, between)
-                if len(effects) % QUERIES_PER_SLICE == 0:
-                    await sleep(self.clock)
             counts[effect.effect.value] += 1
             if named and effect.effect is not Effect.UNAFFECTED and len(affected) < MAX_NAMED:
                 affected.append(
