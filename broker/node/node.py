@@ -139,6 +139,7 @@ class Node:
         self._selection = Selection(self.matcher, self.dtds, reactor, accept_undescribed=accept)
         self._late_validator = self.types.build_late_validator(self.matcher)
         self.recovery = build_recovery(
+            *(reactor, random, self.queue_memory),
             event_log=self.event_log,
             matcher=self.matcher,
             durables=self.durables,
@@ -148,8 +149,6 @@ class Node:
             supersede=lambda *client: self.acceptor.supersede_client(*client),
             archive=archive,
             settings=settings,
-            clock=reactor,
-            random=random,
             on_committed=self._deliver_own,
             report_losses=self.output.report_losses,
         )

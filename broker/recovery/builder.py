@@ -19,6 +19,7 @@ from broker.event.flow import origin_of
 from broker.log.event_log import EventLog
 from broker.matching.contract import IMatcher
 from broker.matching.query.query import Query
+from broker.queue_memory import QueueMemory
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.archive_catch_up import ArchiveCatchUp
 from broker.recovery.branch_restore import BranchRestore, OnCommitted
@@ -40,6 +41,9 @@ from broker.transport.clock import IClock
 
 
 def build_recovery(
+    clock: IClock,
+    random: Random,
+    queue_memory: QueueMemory,
     *,
     event_log: EventLog,
     matcher: IMatcher,
@@ -50,8 +54,6 @@ def build_recovery(
     supersede: SupersedeSession,
     archive: ArchiveAccess | None,
     settings: Settings,
-    clock: IClock,
-    random: Random,
     on_committed: OnCommitted,
     report_losses: Callable[[], object],
 ) -> NodeRecovery:
@@ -98,6 +100,7 @@ def build_recovery(
         remote_logs=remote_logs,
         flows_of=lambda flow: event_log.flows.of_origin(origin_of(flow)),
         is_gone=lambda flow: network is not None and network.gone.is_gone(flow),
+        queue_memory=queue_memory,
     )
 
     def find_nodes(origin: str) -> list[Address]:

@@ -9,6 +9,7 @@ import attrs
 from broker.cluster.address import Address
 from broker.delivery.recovery_contract import RecoveryRequest
 from broker.event.flow import origin_of
+from broker.queue_memory import QueueMemory
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.log_page_reader import LogPageReader
 from broker.recovery.page_exchange import PageExchange
@@ -40,6 +41,8 @@ class RecoveryContext:
     """Returns all flows that share the places of a flow's origin."""
     is_gone: Callable[[str], bool] = lambda _: False
     """Returns True if the log of an origin does not come back."""
+    queue_memory: QueueMemory = attrs.field(factory=QueueMemory)
+    """Counts the events that a recovery holds."""
 
     def available_sources(self, missed: RecoveryRequest, busy: int) -> AvailableSources:
         """`busy` counts the other active recoveries."""

@@ -14,11 +14,12 @@ from twisted.logger import Logger
 
 from broker.archive.interval import Interval, Intervals, difference, has_branches
 from broker.delivery.recovery_contract import LostRange, RecoveryRequest
-from broker.errors import BrokerError
+from broker.errors import BrokerError, ReplayTooLarge
 from broker.event.flow import origin_of
 from broker.event.gap_reason import LOST, RETENTION, UNREACHABLE
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
+from broker.queue_memory import HeldBytes
 from broker.recovery.archive_source import MAX_LAST, ArchiveSource
 from broker.recovery.context import POLL_INTERVAL, RecoveryContext
 from broker.recovery.log_source import LogSource
@@ -44,7 +45,9 @@ class SubscriptionRecovery:
         on_end: Callable[[SubscriptionRecovery], object] = lambda _: None,
     ) -> None:
         """`busy` counts other active recoveries. `on_end` is called once, at the end."""
-        self._on_end = on_end
+        self._report_end = on_end
+        self._held = HeldBytes(context.queue_memory)
+        self._is_too_large = False
         self._missed = missed
         self._context = context
         remaining = self._remaining = RemainingRanges(missed.ranges, missed.known_ends)
@@ -87,12 +90,18 @@ class SubscriptionRecovery:
             events, self._held_back = self._split_at_loss(self._held_back)
             self.events_sent += len(events)
             return events
+        if self._is_too_large:
+            self._end()
+            raise ReplayTooLarge(
+                f"the node has no memory for the last {self._missed.last} events now: ask for "
+                "fewer, or for those since a time"
+            )
         if self._error is not None and (self._remaining.ranges or self._missed.all_origins):
             # The rest is not lost: the archive may have it.
             self.has_failed = True
-            self._on_end(self)
+            self._end()
             raise self._error
-        self._on_end(self)
+        self._end()
         return []
 
     def _split_at_loss(
@@ -191,12 +200,19 @@ class SubscriptionRecovery:
             "of": of,
         }
 
+    def _end(self) -> None:
+        self._held.close()
+        self._report_end(self)
+
     def cancel(self) -> None:
         self._is_cancelled = True
+        self._cancel_sources()
+        self._end()
+
+    def _cancel_sources(self) -> None:
         self._log_source.cancel()
         if self._archive_source is not None:
             self._archive_source.cancel()
-        self._on_end(self)
 
     # ------------------------------------------------------------------ sources
 
@@ -205,9 +221,18 @@ class SubscriptionRecovery:
             async for events in self._merge_lost_branches():
                 yield events
             return
-        newest: deque[LoggedEvent] = deque(maxlen=min(self._missed.last, MAX_LAST))
+        newest: deque[LoggedEvent] = deque()
+        size = 0
         async for events in self._run_steps():
-            newest.extend(events)
+            for event in events:
+                size += event.size
+                newest.append(event)
+                if len(newest) > min(self._missed.last, MAX_LAST):
+                    size -= newest.popleft().size
+            if not self._held.resize(size):
+                self._is_too_large = True
+                self._cancel_sources()
+                return
         yield list(newest)
 
     async def _merge_lost_branches(self) -> AsyncIterator[Sequence[LoggedEvent]]:
