@@ -25,6 +25,12 @@ def find_exposures(settings: Settings) -> Iterator[str]:
                 f"listen.allow_cleartext: logins of clients, and events up to "
                 f"{CLEARTEXT_LEVEL.value}, cross the network in clear text at {endpoint}"
             )
+    metrics = settings.metrics.endpoint
+    if metrics and not is_loopback_endpoint(metrics):
+        yield (
+            f"metrics.endpoint: whoever reaches {metrics} reads figures of events of all levels, "
+            "with names of event types and nodes"
+        )
     network = settings.network
     level = network.cleartext_clearance
     if _has_links_in_cleartext(network):

@@ -63,6 +63,16 @@ def test_clear_text_between_nodes_is_warned_of(network: str, warned: tuple[str, 
     assert all(text in each for text, each in zip(warned, found, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "count"),
+    [("tcp:port=9100:interface=127.0.0.1", 0), ("unix:metrics", 0), ("tcp:port=9100", 1)],
+)
+def test_open_metrics_are_warned_of(endpoint: str, count: int) -> None:
+    settings = load_text(f'[metrics]\nendpoint = "{endpoint}"\n', "node.toml")
+    found = list(find_exposures(settings))
+    assert len(found) == count and all(endpoint in each for each in found)
+
+
 def test_administrators_that_see_beyond_their_clearance_are_warned_of() -> None:
     account = ACCOUNT + "administer = true\n"
     (warning,) = find_exposures(load_text(account, "node.toml"))

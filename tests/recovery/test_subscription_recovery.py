@@ -391,27 +391,3 @@ def test_a_range_with_an_end_ends_there() -> None:
     recovery = recovered(Archived(), Log([]), dict.fromkeys(EVENTS, FIRST_TWO))
     assert all_of(recovery) == [(GONE, 1), (GONE, 2), (OWN, 1), (OWN, 2)]
     assert recovery.open_range_ends() == {}
-
-
-def test_last_events_count_as_queued_until_they_are_sent() -> None:
-    memory = QueueMemory()
-    sizes = [event.size for event in EVENTS[OWN]]
-    recovery = recovered(None, Log([]), {OWN: ((0, 0), (1, 3))}, last=2, memory=memory)
-    assert offsets(recovery.next_events()) == [2, 3]
-    assert memory.used == sum(sizes[1:])
-    assert offsets(recovery.next_events()) == []
-    assert memory.used == memory.holders == 0
-    recovery = recovered(None, Log([]), {OWN: ((0, 0), (1, 3))}, last=2, memory=memory)
-    assert offsets(recovery.next_events()) == [2, 3]
-    recovery.cancel()
-    assert memory.used == memory.holders == 0
-
-
-def test_last_events_beyond_the_memory_are_refused() -> None:
-    memory = QueueMemory(EVENTS[OWN][0].size)
-    recovery = recovered(None, Log([]), {OWN: ((0, 0), (1, 3))}, last=2, memory=memory)
-    failed: list[Failure] = []
-    recovery.next_events().addErrback(failed.append)
-    (failure,) = failed
-    assert isinstance(failure.value, ReplayTooLarge)
-    assert memory.used == memory.holders == 0
