@@ -25,12 +25,13 @@ def complete_proofs(
     the SHA-256 of the documents.
     """
     marks = zip(*(column.tolist() for column in places), strict=True)
-    # A placeholder has the hash of the document that it stands for.
-    digests = [
-        found if len(document) > MAX_PLACEHOLDER_BYTES else digest_of(bytes(document))
-        for document, found in zip(documents, hashes, strict=True)
-    ]
-    events = list(zip(marks, records, digests, strict=True))
+    if min(map(len, documents), default=0) <= MAX_PLACEHOLDER_BYTES:
+        # A placeholder has the hash of the document that it stands for.
+        hashes = [
+            found if len(document) > MAX_PLACEHOLDER_BYTES else digest_of(bytes(document))
+            for document, found in zip(documents, hashes, strict=True)
+        ]
+    events = list(zip(marks, records, hashes, strict=True))
     if proofs is None:
         return signer.sign(events)
     unsigned = [each for each, proof in zip(events, proofs, strict=True) if proof is None]

@@ -139,10 +139,10 @@ def columns_to_batch(
         [
             _expand_origins(origins),
             *map(pa.array, (epochs, offsets, arrivals, levels)),
-            _name_column(client),
+            pa.array(client, _NAMES),
             *(_integer_column(each, np.int64) for each in (timestamp, sequence, incarnation)),
-            *map(_name_column, (stream, kind, version)),
-            _liveness_column(liveness),
+            *(pa.array(each, _NAMES) for each in (stream, kind, version)),
+            _integer_column(list(map(_LIVENESS_NUMBER.__getitem__, liveness)), np.int8),
             *(stacks, stack_orders),
             digests,
             _document_column(documents, ends),
@@ -290,27 +290,6 @@ def _expand_origins(origins: Sequence[tuple[str, int]]) -> pa.Array:
     numbers = [names.index(name) for name, _ in origins]
     indices = np.repeat(np.array(numbers, np.int32), [count for _, count in origins])
     return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(names, pa.string()))
-
-
-def _name_column(values: Sequence[str]) -> pa.Array:
-    """Return the column of names, most of which are equal."""
-    names = list(dict.fromkeys(values))
-    indices = pa.array(_numbers_in(names, values, np.int32))
-    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
-
-
-def _liveness_column(values: Sequence[str]) -> pa.Array:
-    names = list(dict.fromkeys(values))
-    numbers = np.array([_LIVENESS_NUMBER[name] for name in names], np.int8)
-    return pa.array(numbers[_numbers_in(names, values, np.int32)])
-
-
-def _numbers_in(names: Sequence[str], values: Sequence[str], kind: type) -> Any:
-    """Return the number of each value in `names`."""
-    if len(names) == 1:
-        return np.zeros(len(values), kind)
-    number_of = {name: number for number, name in enumerate(names)}
-    return np.fromiter(map(number_of.__getitem__, values), kind, len(values))
 
 
 def _number_array(

@@ -104,6 +104,7 @@ class Chunk:
         self.columns_at = self._name_at + name_length
         """Offset of the columns in the value."""
         self.value = value
+        self._bounds: list[int] = []
 
     @property
     def is_exact(self) -> bool:
@@ -141,9 +142,11 @@ class Chunk:
 
     def content_bounds(self) -> list[int]:
         """Return the first record's offset, then the ends of the records, then of the documents."""
-        count, form = self._count, _columns(self._count)
-        lengths = form.unpack_from(self.value, self.columns_at)[3 * count : 5 * count]
-        return list(accumulate(lengths, initial=self.columns_at + form.size))
+        if not self._bounds:
+            count, form = self._count, _columns(self._count)
+            lengths = form.unpack_from(self.value, self.columns_at)[3 * count : 5 * count]
+            self._bounds = list(accumulate(lengths, initial=self.columns_at + form.size))
+        return self._bounds
 
     def records(self) -> Iterator[tuple[int, bytes]]:
         """Yield the serial and the record of each event."""

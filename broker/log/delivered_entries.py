@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import attrs
 import lmdb
-import numpy as np
 
 from broker.archive.chunk_columns import ChunkColumns
 from broker.event.annotation import annotation_of, with_annotation
@@ -45,9 +44,7 @@ class DeliveredEntries:
         if not self._flows.withheld:
             return ChunkColumns.from_chunk(chunk, start, most), True
         records = self._number_records(chunk, start, last)
-        columns = ChunkColumns.from_chunk(chunk, start, len(records))
-        lengths = np.fromiter(map(len, records), np.int64, len(records))
-        columns = attrs.evolve(columns, records=b"".join(records), record_lengths=lengths)
+        columns = ChunkColumns.from_chunk(chunk, start, len(records), records)
         return columns, start + len(records) > last
 
     def _number_records(self, chunk: StoredChunk, start: int, last: int) -> Sequence[bytes]:

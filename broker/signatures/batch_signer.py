@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Final
 
 from broker.order_certificates.signing_key import SigningKey
 from broker.signatures.leaf import SALT_BYTES, EventFields, hash_event
@@ -14,6 +15,9 @@ from broker.signatures.proof import (
     split_hashes,
     statement,
 )
+
+#: Bytes of all positions in a batch.
+_POSITIONS: Final = [bytes((index,)) for index in range(MOST_LEAVES)]
 
 
 class BatchSigner:
@@ -30,7 +34,7 @@ class BatchSigner:
             proofs += self._sign_batch(events[start : start + MOST_LEAVES])
         return proofs
 
-    def _sign_batch(self, events: Sequence[EventFields]) -> Iterator[bytes]:
+    def _sign_batch(self, events: Sequence[EventFields]) -> list[bytes]:
         origin, count = self._origin, len(events)
         random = os.urandom(SALT_BYTES * count)
         salts = [random[at : at + SALT_BYTES] for at in range(0, len(random), SALT_BYTES)]
@@ -40,5 +44,7 @@ class BatchSigner:
         roots, groups = split_hashes(leaves)
         signature = self._key.sign(statement(origin, count, roots))
         shared = encode_shared(self._key.public.raw, signature, count)
-        for index, salt in enumerate(salts):
-            yield b"".join((shared, bytes((index,)), salt, groups[index // GROUP_LEAVES]))
+        return [
+            b"".join((shared, _POSITIONS[index], salt, groups[index // GROUP_LEAVES]))
+            for index, salt in enumerate(salts)
+        ]
