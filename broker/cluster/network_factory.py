@@ -9,6 +9,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
+from broker.audit import IAuditLog
 from broker.cluster.acceptor import MOST_HANDSHAKES
 from broker.cluster.address import NETWORK, Address, parse_unit
 from broker.cluster.admission import AdmissionRules, IpRules
@@ -21,10 +22,10 @@ from broker.cluster.handshake_messages import PROTOCOL_VERSIONS
 from broker.cluster.link_policy import LinkPolicy
 from broker.cluster.link_stacks import LinkStacks, max_frame
 from broker.cluster.log_page_server import LogPageServer
-from broker.cluster.map.name_bindings import NameBindings
 from broker.cluster.membership import Dialler, Membership, MembershipSettings
 from broker.cluster.missing_types import MissingTypes
 from broker.cluster.multicast_group import ClusterGroup
+from broker.cluster.name_keys import build_bindings
 from broker.cluster.neighbours import Neighbours
 from broker.cluster.network import Network
 from broker.cluster.network_segment import attached_networks
@@ -51,7 +52,6 @@ from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import IMatcher
 from broker.queue_memory import QueueMemory
-from broker.signatures.node_key import read_public_keys
 from broker.transport.faults import describe_faults
 from broker.transport.stacks import Transport
 
@@ -79,6 +79,7 @@ def build_network(
     dialler: Dialler | None,
     random: Random,
     stacks: Mapping[str, OwnStack],
+    audit: IAuditLog,
     limit_registry: LimitRegistry,
     queue_memory: QueueMemory,
 ) -> Network:
@@ -95,9 +96,6 @@ def build_network(
     link_stacks = LinkStacks(settings, instance, plugin, reactor.seconds(), queue_memory)
     wants = RemoteInterest(matcher)
     signatures = SignatureCheck(signature_policy(network_settings), reactor.seconds)
-    public_keys = read_public_keys(
-        network_settings.public_keys, settings.node.name, event_log.signing_key
-    )
     replicator = Replicator(
         event_log,
         settings.streams,
@@ -152,7 +150,7 @@ def build_network(
             network_settings.link_costs,
         ),
         signatures=signatures,
-        bindings=NameBindings(public_keys, signatures.record_rejected),
+        bindings=build_bindings(settings, event_log, signatures, audit),
         gone=GoneOrigins(
             *(event_log.origin, event_log.signing_key, event_log.statements(STORED)),
             *(event_log.put_statement, wall_clock, signatures.record_rejected),

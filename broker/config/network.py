@@ -144,6 +144,13 @@ class NetworkSettings:
         "Public keys of nodes, as `xmlbroker order key` and `status` show them. Another key under "
         "such a name is rejected. A name can have several, while its node changes its key.",
     )
+    keep_keys: bool = setting(
+        value_kind.BOOLEAN,
+        False,
+        "Whether a name that has no certificate and is not in public_keys keeps the first key with "
+        "which this node sees it, also after restarts. Another key is rejected until public_keys "
+        "has it: so is a node that has lost its data folder.",
+    )
     verify: str = setting(
         value_kind.choice("edge", "always"),
         "edge",

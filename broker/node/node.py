@@ -98,8 +98,7 @@ class Node:
         self.accounts = Accounts(settings.accounts)
         limit_registry = self.limit_registry = LimitRegistry()
         self.audit = build_audit_log(settings.audit, threads, reactor, wall_clock, limit_registry)
-        self.started_ms = wall_clock()
-        self._wall_clock = wall_clock
+        self.started_ms, self._wall_clock = wall_clock(), wall_clock
         self._reactor, self._threads = reactor, threads
         data = settings.node.data
         self._neighbour_dtds = DtdExchange(reactor)
@@ -227,6 +226,7 @@ class Node:
             dialler=dialler,
             random=random,
             stacks=transports_by_pattern(self.settings, find_plugins),
+            audit=self.audit,
             limit_registry=self.limit_registry,
             queue_memory=self.queue_memory,
         )

@@ -29,11 +29,14 @@ def origin_of(changes: dict[str, Any]) -> str:
 
 
 class Site:
-    def __init__(self, **configured: SigningKey) -> None:
+    def __init__(self, *, kept: dict[str, bytes] | None = None, **configured: SigningKey) -> None:
+        """`kept` is both what earlier processes have stored, and what this one stores."""
         self.rejected: list[str] = []
         self.bindings = NameBindings(
             {name: [key.public] for name, key in configured.items()},
             lambda name, error: self.rejected.append(name),
+            kept,
+            lambda name, key: None if kept is None else kept.update({name: key}),
         )
         self.map = NetworkMap(Address(UNIT, "own"), self.bindings)
 
@@ -130,3 +133,22 @@ def test_names_without_a_key_do_not_vote_beside_others() -> None:
     assert site.map.keys() == {"a": KEY.public.raw}
     site.bindings.bind_certified("b", origin_of(described("b", OTHER)))
     assert set(site.map.keys()) == {"a", "b"}
+
+
+def test_first_key_of_a_name_is_kept_and_stored() -> None:
+    stored: dict[str, bytes] = {"b": OTHER.public.raw}
+    site = Site(kept=stored)
+    assert site.publish("a", described("a", KEY)) and stored["a"] == KEY.public.raw
+    for signer in (OTHER, None):
+        assert not site.publish("a", described("a", signer))
+    assert not site.publish("b", described("b", KEY)), "an earlier process has seen another one"
+    assert site.rejected == ["a", "a", "b"] and site.publish("b", described("b", OTHER))
+    certified = origin_of(described("a", OTHER))
+    site.bindings.bind_certified("a", certified)
+    assert site.publish("a", described("a", OTHER)) and stored["a"] == OTHER.public.raw
+
+
+def test_kept_keys_are_bounded() -> None:
+    stored = {f"n{n}": KEY.public.raw for n in range(MOST_BOUND)}
+    site = Site(kept=stored)
+    assert site.publish("late", described("late", KEY)) and "late" not in stored

@@ -117,3 +117,30 @@ def test_certificate_of_a_link_binds_a_name_and_replaces_its_key(
         world.start("a")
         world.run(40.0)
         assert members(world, "b") == {"a", "b", "c"}, "its own link brings the new key"
+
+
+def test_a_name_keeps_its_first_key_until_the_operator_names_another(world: NetworkWorld) -> None:
+    """Who takes the name of an absent node has another key."""
+    world.add("b", "c", join=["a"], keep_keys=True)
+    world.add("c", "c", join=["a"])
+    world.run(5.0)
+    assert members(world, "b") == {"a", "b", "c"}
+    world.kill("a")
+    world.lose_disk("a")
+    world.start("a")
+    world.run(30.0)
+    assert members(world, "c") == {"a", "b", "c"}
+    assert members(world, "b") == {"b", "c"}
+    assert set(world.network_of("b").signatures.rejected) == {"a"}
+    world.kill("b")
+    world.start("b")
+    world.run(30.0)
+    assert members(world, "b") == {"b", "c"}, "it knows the first key after a restart"
+    named = (("a", public_key(world, "a")),)
+    for public_keys in (named, ()):
+        world.kill("b")
+        world.change_settings("b", public_keys=public_keys)
+        world.start("b")
+        world.run(30.0)
+        assert members(world, "b") == {"a", "b", "c"}
+        assert not world.network_of("b").signatures.rejected
