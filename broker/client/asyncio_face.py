@@ -154,6 +154,7 @@ def connect(
         secret=secret,
         token_file=token_file,
         certificate=certificate,
+        key=key,
         state=state,
         longest_wait=longest_wait,
         allow_cleartext=allow_cleartext,

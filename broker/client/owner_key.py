@@ -1,8 +1,8 @@
 """Key by which a client proves that its ClientId is its own.
 
 A process with a state folder reads the key from there, or makes it. Another one derives it from the
-secret of its account: all processes with that secret have the same key. Without either there is
-none, and nodes go by the account alone.
+secret of its account, or from the private key of its certificate: all processes with that have the
+same key. Without any of them there is none, and nodes go by the account alone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from broker.errors import ConfigurationError
 from broker.order_certificates.signing_key import SigningKey
@@ -53,6 +59,15 @@ def load_seed(folder: Path, client_id: str) -> bytes:
             f"{path} does not hold a key; remove it, and reset the client at its nodes"
         )
     return seed
+
+
+def read_private_key(path: Path) -> str:
+    """Return the private key in a PEM file, in hexadecimal. Raises `ConfigurationError`."""
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"{path} holds no readable private key: {error}") from None
+    return key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()).hex()
 
 
 class OwnerKey:

@@ -14,7 +14,7 @@ from broker.client.attempts_file import AttemptsFile
 from broker.client.effects import ResumePoint
 from broker.client.incarnation import raise_incarnation
 from broker.client.login import Credentials
-from broker.client.owner_key import OwnerKey, load_seed
+from broker.client.owner_key import OwnerKey, load_seed, read_private_key
 from broker.client.positions_file import PositionsFile
 from broker.errors import CleartextForbidden
 from broker.event.event_id import next_incarnation
@@ -46,7 +46,10 @@ class ClientSettings:
     allow_cleartext: bool = False
     """Log in by secret at another machine without encryption too."""
     key_seed: bytes = attrs.field(default=b"", repr=False)
-    """Seed of the client's key; empty: it is derived from the secret, if there is one."""
+    """Seed of the client's key; empty: it is derived from the secret, if there is one, else from
+    `private_key`."""
+    private_key: str = attrs.field(default="", repr=False)
+    """Private key of the client's certificate, in hexadecimal."""
 
     def find_refusal(self, channel: ISocketChannel) -> CleartextForbidden | None:
         """Return an error if the secret may not be sent on a channel."""
@@ -71,7 +74,7 @@ class ClientSettings:
         )
 
     def make_owner_key(self) -> OwnerKey:
-        secret = self.credentials.secret
+        secret = self.credentials.secret or self.private_key
         return OwnerKey(self.client_id, self.incarnation, self.token, self.key_seed, secret)
 
     def make_backoff(self) -> Backoff:
@@ -85,6 +88,7 @@ def client_settings(
     secret: str = "",
     token_file: Path | None = None,
     certificate: Path | None = None,
+    key: Path | None = None,
     state: Path | None = None,
     window_bytes: int = 4 << 20,
     outbox_events: int = 100_000,
@@ -95,7 +99,8 @@ def client_settings(
     """Return the settings for one process of a client.
 
     A login uses the `secret`, which stays in this process, else the token in `token_file`, else the
-    `certificate`. `client_id` defaults to the account's name, else to a random one. `state` is a
+    `certificate`, whose private key is in `key` or beside it. `client_id` defaults to the account's
+    name, else to a random one. `state` is a
     folder for the key, the incarnation and durable positions: the next process resumes at any node,
     and the incarnation rises even if the clock was set back. Without it the node may refuse a used
     incarnation (`IncarnationRefused`). `longest_wait` bounds the seconds between two attempts to
@@ -129,4 +134,5 @@ def client_settings(
         attempts=None if state is None else AttemptsFile(state, name),
         allow_cleartext=allow_cleartext,
         key_seed=seed,
+        private_key="" if seed or certificate is None else read_private_key(key or certificate),
     )

@@ -97,6 +97,13 @@ class IdentitySettings:
         "Whether a client of session protocol 6 or less, which sends the secret itself, may log "
         "in over TLS or on this machine. For the time of an upgrade only.",
     )
+    require_client_key: bool = setting(
+        value_kind.BOOLEAN,
+        False,
+        "Whether durable subscriptions are refused to clients without a key of their own, and "
+        "those stored without one are not handed over to other nodes. A client has a key with a "
+        "state folder, a secret or a certificate, except in earlier versions.",
+    )
     client_authority: Path | None = setting(
         value_kind.OPTIONAL_FILE,
         None,

@@ -83,7 +83,9 @@ class HandoverResponder:
         """Raise `NotOwner` unless the client itself lets the sender have the subscription."""
         client_id, claim = message.client_id, message.claim
         owner = self._durables.owner_of(client_id)
-        owner.check_other_node(client_id, message.account, claim)
+        owner.check_other_node(
+            *(client_id, message.account, claim), requires_key=self._durables.requires_key
+        )
         if claim is None or not owner.key:
             return
         process = (client_id, message.incarnation, message.token)

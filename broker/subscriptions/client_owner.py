@@ -79,12 +79,23 @@ class ClientOwner:
             )
 
     def check_other_node(
-        self, client_id: str, account: AccountName | None, claim: Claim | None
+        self,
+        client_id: str,
+        account: AccountName | None,
+        claim: Claim | None,
+        *,
+        requires_key: bool = False,
     ) -> None:
         """Raise `NotOwner` unless a session at another node is the owner's.
 
         A node without accounts, or of an earlier version, names none. There the key decides alone.
+        With `requires_key` an owner without a key stays here.
         """
+        if requires_key and not self.key:
+            raise NotOwner(
+                f"the client id {client_id!r} has no key at the node of its durable subscription: "
+                "it must connect there once with a key"
+            )
         if account is not None:
             self.check_account(client_id, account)
         self.check_key(client_id, claim)

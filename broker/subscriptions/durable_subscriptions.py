@@ -77,10 +77,18 @@ class DurableSubscriptions:
     """Durable subscriptions in memory, and stored in the log."""
 
     def __init__(
-        self, log: EventLog, wall_clock: Callable[[], int], expiry_ms: int, realm: str = ""
+        self,
+        log: EventLog,
+        wall_clock: Callable[[], int],
+        expiry_ms: int,
+        realm: str = "",
+        *,
+        requires_key: bool = False,
     ) -> None:
         """`realm` is that of this node's accounts."""
         self._realm = realm
+        self.requires_key = requires_key
+        """Clients without a key may have none."""
         self._log = log
         self._wall_clock = wall_clock
         self._expiry_ms = expiry_ms
@@ -106,7 +114,9 @@ class DurableSubscriptions:
         cls, settings: Settings, log: EventLog, wall_clock: Callable[[], int]
     ) -> DurableSubscriptions:
         expiry_ms = int(settings.log.durable_expiry * 1000)
-        return cls(log, wall_clock, expiry_ms, settings.identity.realm)
+        identity = settings.identity
+        requires_key = identity.require_client_key
+        return cls(log, wall_clock, expiry_ms, identity.realm, requires_key=requires_key)
 
     def __len__(self) -> int:
         return len(self._stored)

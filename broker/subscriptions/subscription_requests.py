@@ -14,6 +14,7 @@ from broker.errors import (
     BadName,
     BadQuery,
     BadQueuePolicy,
+    NotOwner,
     PeerError,
     TooManySubscriptions,
     UnknownSubscription,
@@ -223,6 +224,11 @@ class SubscriptionRequests:
         identity, durables, claim = profile.identity, self._context.durables, request.claim
         client_id = identity.client_id
         signed = None
+        if claim is None and durables.requires_key:
+            raise NotOwner(
+                "this node stores durable subscriptions of clients with a key only: use a state "
+                "folder, and a client library of this version"
+            )
         if claim is not None:
             process = (client_id, profile.incarnation, profile.token)
             state = ClaimedState(*process, request.durable, profile.node_address)

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from broker.client.owner_key import OwnerKey, load_seed
 from broker.client.settings import client_settings
@@ -92,3 +95,26 @@ def test_a_claim_proves_where_its_client_was() -> None:
     assert not signed.proves("desk", "c1/n1", b"x" * 32)
     forged = signed._replace(state=signed.state._replace(name="e"))
     assert not forged.proves("desk", "c1/n1", claim.key)
+
+
+def test_a_certificate_gives_a_key_without_folder_and_secret(tmp_path: Path) -> None:
+    path = tmp_path / "own.pem"
+    private = Ed25519PrivateKey.generate()
+    path.write_bytes(
+        private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        + b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"
+    )
+
+    def key_of(**settings: Any) -> bytes:
+        owner = client_settings(client_id="c", certificate=path, **settings).make_owner_key()
+        claim = owner.make_claim("d", "one/n")
+        assert claim is not None
+        assert claim.is_derived is not bool(settings.get("state"))
+        return claim.key
+
+    assert key_of() == key_of(key=path)
+    assert key_of(account="a", secret="s") != key_of()
+    assert key_of(state=tmp_path) not in (key_of(), private.public_key().public_bytes_raw())
+    path.write_text("no key")
+    with pytest.raises(ConfigurationError, match="no readable private key"):
+        key_of()
