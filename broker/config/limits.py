@@ -64,6 +64,12 @@ class LimitSettings:
         0,
         "Bytes of these events in a second; 0 is no limit.",
     )
+    account_markup_per_second: int = setting(
+        value_kind.count(0, 1_000_000_000),
+        16_384,
+        "Tags and attributes, in a second, of these events that have more than 4096 of them; "
+        "0 is no limit.",
+    )
     max_event_bytes: int = setting(
         value_kind.size(KIB, GIB), MIB, "Length of one event's document."
     )
@@ -87,6 +93,11 @@ class LimitSettings:
         value_kind.count(1, 256), 256, "Nesting depth of elements in an event."
     )
     max_attributes: int = setting(value_kind.count(1, 10_000), 256, "Attributes of one element.")
+    max_markup: int = setting(
+        value_kind.count(100, 1_000_000_000),
+        16_384,
+        "Tags and attributes of one event, in sum. The node stops for some 3 us for each.",
+    )
     quarantine_files: int = setting(
         value_kind.count(0, 1_000_000),
         1000,

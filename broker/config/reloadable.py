@@ -20,6 +20,7 @@ RELOADABLE: Final[Mapping[str, frozenset[str]]] = {
             *("session_lease", "max_subscriptions_per_client", "window_bytes"),
             *("max_subscriptions_per_account", "max_durables_per_account"),
             *("account_events_per_second", "account_bytes_per_second"),
+            "account_markup_per_second",
             *("quarantine_files", "quarantine_bytes"),
         }
     ),

@@ -20,8 +20,6 @@ CHEAP_VISITS = 250_000.0
 _SECONDS_A_VISIT = 3e-8
 #: Overhead of one evaluation: compiling, and calling libxml2.
 _SECONDS_A_CALL = 1e-4
-#: Maximum weight of a large event, in events of ordinary size.
-_MAX_WEIGHT = 4.0
 
 _Runnable = TypeVar("_Runnable", bound=Runnable)
 
@@ -52,7 +50,7 @@ class Budget:
         """
         evaluation = BoundedEvaluation(self._bounds, event, document)
         scale = evaluation.scale
-        self._time_shares.begin_event(free_seconds * scale, min(scale, _MAX_WEIGHT))
+        self._time_shares.begin_event(free_seconds * scale, scale)
         matching: list[int] = []
         too_expensive: list[tuple[_Runnable, QueryTooExpensive]] = []
         cheap: list[tuple[WorstCost, int]] = []

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 from lxml import etree
 
@@ -29,6 +28,8 @@ from broker.matching.xpath_evaluation import CompiledXPath, ParsedEvent, compile
 #: Bytes of a document of ordinary size. Larger ones get proportionally more time, since otherwise
 #: one large event would suspend many queries.
 _ORDINARY_DOCUMENT = 64 * 1024
+#: Maximum weight of a large event, in events of ordinary size: the node stops for a query.
+MAX_SCALE: Final = 4.0
 #: Maximum worst-case cost, relative to the limit for the estimated cost.
 _WORST_FACTOR = 4
 #: Work of `ExactEvaluation` per allowed second.
@@ -89,7 +90,7 @@ class BoundedEvaluation:
         event: ParsedEvent,
         document: bytes,
         *,
-        max_scale: float = inf,
+        max_scale: float = MAX_SCALE,
         max_tree: int = MAX_TREE,
     ) -> None:
         """`max_tree` is the maximum number of nodes for `ExactEvaluation`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from broker.errors import ForbiddenMarkup, InvalidEvent, NotWellFormed, TooLarge
-from broker.matching.document_limits import DocumentLimits
+from broker.matching.document_limits import DocumentLimits, count_markup
 
 _ENCODING_MARKS = (
     (b"\xff\xfe\x00\x00", "UTF-32"),
@@ -31,6 +31,11 @@ def screen_document(document: bytes, limits: DocumentLimits) -> None:
     if len(document) > limits.max_bytes:
         raise TooLarge(
             f"the document has {len(document)} bytes, at most {limits.max_bytes} are accepted"
+        )
+    if count_markup(document, limits.max_markup) > limits.max_markup:
+        raise TooLarge(
+            f"the document has more than {limits.max_markup} tags and attributes, which take "
+            "longer to match than text"
         )
     if not document.isascii():
         _check_utf8(document)

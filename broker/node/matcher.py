@@ -30,6 +30,7 @@ def make_matcher(
             max_bytes=settings.limits.max_event_bytes,
             max_depth=settings.limits.max_depth,
             max_attributes=settings.limits.max_attributes,
+            max_markup=settings.limits.max_markup,
         ),
         query_limits=query_limits(settings),
         clock=time.perf_counter,

@@ -7,10 +7,11 @@ from twisted.internet.task import Clock
 
 from broker.config.limits import LimitSettings
 from broker.identity.identity import Identity, anonymous_identity
-from broker.ingest.account_rate import AccountRate, RateLimits
+from broker.ingest.account_rate import LARGE_MARKUP, AccountRate, RateLimits
 from broker.ingest.publisher import Publisher
 from broker.ingest.rated_input import RatedInput
 from broker.limit_registry import LimitRegistry
+from broker.matching.document_limits import MAX_MARKUP
 from broker.wire.event_batch import Batch
 
 
@@ -35,11 +36,15 @@ class TakingInput:
 
 
 class Node:
-    def __init__(self, events: int = 0, size: int = 0) -> None:
+    def __init__(self, events: int = 0, size: int = 0, markup: int = 0) -> None:
         self.clock = Clock()
         self.input = TakingInput(self.clock)
         self.registry = LimitRegistry()
-        settings = LimitSettings(account_events_per_second=events, account_bytes_per_second=size)
+        settings = LimitSettings(
+            account_events_per_second=events,
+            account_bytes_per_second=size,
+            account_markup_per_second=markup,
+        )
         self.rated = RatedInput(cast(Any, self.input), settings, self.clock, self.registry)
 
     def publisher(self, client_id: str, account: str = "feed") -> Publisher:
@@ -195,3 +200,23 @@ def test_limits_that_nobody_has_reached_are_not_used() -> None:
     node.publish(node.publisher("a"), *[b"x" * 500] * 4)
     node.advance(0.1)
     assert limit.reached > 0 == limits["account-events-per-second"].reached
+
+
+def test_only_large_events_use_up_the_rate_of_markup() -> None:
+    node = Node(markup=LARGE_MARKUP)
+    publisher = node.publisher("a")
+    small, large = b"<a/>" * LARGE_MARKUP, b"<a/>" * 2 * LARGE_MARKUP
+    text = b"<a>" + b"x = 1 " * 2 * LARGE_MARKUP
+    node.publish(publisher, *[small, text] * 100)
+    assert node.count_taken() == 200
+    node.publish(publisher, large, large, small)
+    assert node.count_taken() == 201
+    node.advance(1.1)
+    assert node.count_taken() == 202
+    node.advance(2.0)
+    assert node.count_taken() == 203
+    # It is refused.
+    node.publish(publisher, b"<a/>" * (MAX_MARKUP + 1), small)
+    assert node.count_taken() == 205
+    (limit,) = (each for each in node.registry if each.name == "account-markup-per-second")
+    assert limit.reached >= 2 and limit.setting == "limits.account_markup_per_second"

@@ -206,12 +206,12 @@ def test_hundred_megabytes_are_refused_by_size(engine: Any, make_event: MakeEven
     assert "bytes" in error.text
 
 
-def test_depth_of_a_hundred_thousand_is_refused(engine: Any, make_event: MakeEvent) -> None:
-    nested = b"<remark>" * 60_000 + b"</remark>" * 60_000
+def test_depth_of_ten_thousands_is_refused(engine: Any, make_event: MakeEvent) -> None:
+    nested = b"<remark>" * 8_000 + b"</remark>" * 8_000
     error = assert_refused(engine, make_event(nested))
     assert isinstance(error, TooLarge)
     # Its head is read first.
-    error = assert_refused(engine, b"<a>" * 100_000)
+    error = assert_refused(engine, b"<a>" * 16_000)
     assert isinstance(error, BadEnvelope)
 
 

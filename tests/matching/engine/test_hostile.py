@@ -19,7 +19,7 @@ from tests.matching.engine.engine_pair import EnginePair
 from tests.matching.partial.test_bounds import calls_of
 from tests.seeds import further_cases
 
-LARGE = DocumentLimits(max_bytes=8 * 1024 * 1024)
+LARGE = DocumentLimits(max_bytes=8 * 1024 * 1024, max_markup=1_000_000)
 
 
 def flight(*legs: str, flight_id: str = "1") -> bytes:

@@ -23,7 +23,7 @@ from tests.matching.engine.test_hostile import flight, leg
 from tests.matching.partial.test_bounds import calls_of
 
 MEGABYTE = 1024 * 1024
-LARGE = DocumentLimits(max_bytes=8 * MEGABYTE, max_attributes=10_000)
+LARGE = DocumentLimits(max_bytes=8 * MEGABYTE, max_attributes=10_000, max_markup=1_000_000)
 LONG = QueryLimits(max_length=MEGABYTE, max_cost=10**30)
 #: Maximum Python calls for one document, whatever the document and the queries.
 MAX_CALLS = 125 * MAX_VISITS
