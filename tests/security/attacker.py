@@ -50,6 +50,14 @@ class Connection(asyncio.Protocol):
             await asyncio.shield(self._ended)
         return self.received
 
+    @staticmethod
+    async def await_closed(connections: Sequence[Connection], count: int) -> None:
+        """Return when the node has closed so many."""
+        async with asyncio.timeout(PATIENCE):
+            while sum(each.is_closed for each in connections) < count:
+                ends = [each._ended for each in connections if not each.is_closed]
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+
     def abort(self) -> None:
         self._transport.abort()
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import secrets
-import socket
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 from twisted.internet import reactor as the_reactor
-from twisted.internet.task import deferLater
+from twisted.internet.protocol import DatagramProtocol
 
 from broker.transport.arq.handshake import Dialler, DialStep
 from broker.transport.arq.settings import ArqSettings
@@ -28,15 +27,16 @@ HERE = "127.0.0.1"
 HALF_OPEN, LINKS, STRANGERS = 8, 12, 8
 
 
-class Stranger:
-    """A socket of an attacker that makes the first steps of handshakes."""
+class Stranger(DatagramProtocol):
+    """An attacker's socket that makes the first steps of handshakes.
+
+    It sends an OPEN for each COOKIE, and nothing after an ACCEPT.
+    """
 
     def __init__(self, target: tuple[str, int]) -> None:
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind((HERE, 0))
-        self.socket.setblocking(False)
         self.target = target
         self.diallers: dict[int, Dialler] = {}
+        self.port = reactor.listenUDP(0, self, interface=HERE)
 
     def dial(self) -> None:
         dialler = Dialler(secrets.randbits(63), secrets.token_bytes, 1024, 0.0)
@@ -44,18 +44,12 @@ class Stranger:
         self.send(dialler.next_datagram(0.0))
 
     def send(self, datagram: bytes) -> None:
-        self.socket.sendto(datagram, self.target)
+        self.port.write(datagram, self.target)
 
-    def answer_cookies(self) -> None:
-        """Send an OPEN for each COOKIE, and nothing after an ACCEPT."""
-        while True:
-            try:
-                datagram, _ = self.socket.recvfrom(9000)
-            except BlockingIOError:
-                return
-            dialler = self.diallers[decode_head(datagram)[1]]
-            if dialler.receive(datagram, 0.0) is DialStep.SEND_NOW:
-                self.send(dialler.next_datagram(0.0))
+    def datagramReceived(self, datagram: bytes, addr: object) -> None:
+        dialler = self.diallers[decode_head(datagram)[1]]
+        if dialler.receive(datagram, 0.0) is DialStep.SEND_NOW:
+            self.send(dialler.next_datagram(0.0))
 
 
 class DatagramFloodTests(WaitingTestCase):
@@ -67,40 +61,45 @@ class DatagramFloodTests(WaitingTestCase):
             port.start()
             self.addCleanup(port.stop)
         self.accepted: list[ISocketChannel] = []
+
+        def receive(batch: Sequence[tuple[bytes, Any]]) -> None:
+            there.endpoint.datagrams_received(batch)
+            self.changed()
+
+        there.udp.users.set_untagged_user(receive)
         return there, here
+
+    def open_stranger(self, port: UdpPort) -> Stranger:
+        stranger = Stranger(port.bound_address)
+        self.addCleanup(stranger.port.stopListening)
+        return stranger
 
     def accept(self, channel: ISocketChannel) -> None:
         self.accepted.append(channel)
         Echo(channel)
-
-    async def poll(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            await deferLater(reactor, 0.005)
+        self.changed()
 
     @pytest.mark.limit("half-open links over UDP", "port")
     async def test_half_open_links_replace_each_other(self) -> None:
         there, here = self.open_ports(ArqSettings(half_open=HALF_OPEN))
         peer = await MeasuredPeer.connect(here, there.bound_address)
         counts, half_open = there.endpoint.counts, there.endpoint._half_open
-        stranger = Stranger(there.bound_address)
-        self.addCleanup(stranger.socket.close)
+        stranger = self.open_stranger(there)
 
         async def fill(count: int, open_then: int, dropped: int) -> None:
             for _ in range(count):
                 stranger.dial()
 
-            def is_full() -> bool:
-                stranger.answer_cookies()
-                return (len(half_open), counts.dropped_half_open) == (open_then, dropped)
-
-            await self.poll(is_full)
+            await self.until(
+                lambda: (len(half_open), counts.dropped_half_open) == (open_then, dropped)
+            )
 
         await fill(HALF_OPEN, HALF_OPEN, 0)
         await fill(5, HALF_OPEN, 5)
         await peer.check()
         # A new peer takes the place of a stranger.
         await MeasuredPeer.connect(here, there.bound_address)
-        await self.poll(lambda: len(self.accepted) == 2)
+        await self.until(lambda: len(self.accepted) == 2)
 
     @pytest.mark.limit("links over UDP", "port")
     async def test_links_beyond_the_bound_are_refused(self) -> None:
@@ -119,11 +118,14 @@ class DatagramFloodTests(WaitingTestCase):
         peer = await MeasuredPeer.connect(here, there.bound_address)
         met: list[IDatagramChannel] = []
         settings = DatagramPortSettings(strangers=STRANGERS, stranger_silence=0.0)
-        port = there.udp.users.open_port("radar", lambda channel, _: met.append(channel), settings)
+
+        def meet(channel: IDatagramChannel, _: object) -> None:
+            met.append(channel)
+            self.changed()
+
+        port = there.udp.users.open_port("radar", meet, settings)
         for number in range(STRANGERS + 5):
-            stranger = Stranger(there.bound_address)
-            self.addCleanup(stranger.socket.close)
-            stranger.send(derive_tag("radar") + b"hello")
-            await self.poll(lambda count=number: len(met) == count + 1)  # type: ignore[misc]
+            self.open_stranger(there).send(derive_tag("radar") + b"hello")
+            await self.until(lambda count=number: len(met) == count + 1)  # type: ignore[misc]
             assert len(port._strangers) == min(number + 1, STRANGERS)
         await peer.check()

@@ -51,26 +51,28 @@ def test_explanations_of_large_events_stop_nobody(tmp_path: Path) -> None:
             with pytest.raises(TooLarge):
                 await client.ask("explain", event(MAX_EVENT_BYTES), client="bad-0")
             document = event(MAX_EVENT_BYTES - 10_000)
-            explained = 0
+            explained = asyncio.Condition()
 
             async def explain_again() -> None:
-                nonlocal explained
                 while True:
                     try:
                         answer = await client.ask(
                             "explain", document, client="bad-0", query=QUERY.format(1)
                         )
                     except Overloaded:
-                        await asyncio.sleep(0.05)
+                        # Others wait for theirs.
+                        async with explained:
+                            await explained.wait()
                         continue
                     rows = answer["client"]
                     assert len(rows["subscriptions"]) + rows["left_out"] == SUBSCRIPTIONS
-                    explained += 1
+                    async with explained:
+                        explained.notify_all()
 
             attacks = [asyncio.ensure_future(explain_again()) for _ in range(4)]
             await bystander.measure()
-            while not explained:
-                await asyncio.sleep(0.05)
+            async with explained:
+                await explained.wait()
             for each in attacks:
                 each.cancel()
             assert await asyncio.gather(*attacks, return_exceptions=True)

@@ -97,17 +97,16 @@ def test_connections_without_a_whole_header_shut_nobody_out(tmp_path: Path) -> N
             begun = header()[:10]
             async with open_many(node.port, MAX_WAITING, begun, hosts=(PROXY,)) as waiting:
                 async with log_in(node.port, "behind", "192.0.2.7"):
-                    await asyncio.wait_for(closed_of(waiting, 1), PATIENCE)
+                    await closed_of(waiting, 1)
                 # The first login has its header, and left a place.
                 async with open_many(node.port, 10, begun, hosts=(PROXY,)):
                     await bystander.measure()
-                    await asyncio.wait_for(closed_of(waiting, 10), PATIENCE)
+                    await closed_of(waiting, 10)
 
     async def closed_of(connections: list[Connection], count: int) -> None:
         """Exactly so many are closed by the node."""
-        while (closed := sum(each.is_closed for each in connections)) < count:
-            await asyncio.sleep(0.01)
-        assert closed == count
+        await Connection.await_closed(connections, count)
+        assert sum(each.is_closed for each in connections) == count
 
     with more_files(2 * MAX_WAITING), proxied_node(tmp_path, BACKLOG) as node:
         run_within(work(node))
