@@ -141,8 +141,12 @@ def test_fetches_of_many_accounts_are_bounded(tmp_path: Path) -> None:
             bystander = await stack.enter_async_context(
                 measured_bystander(node.endpoint, **BYSTANDER)
             )
-            for number in range(MANY):
-                attacker = await RawSession.open(node.port, f"many{number}", secret=SECRET)
+            # All are logged in first: an unanswered fetch ends after some seconds.
+            attackers = [
+                await RawSession.open(node.port, f"many{number}", secret=SECRET)
+                for number in range(MANY)
+            ]
+            for number, attacker in enumerate(attackers):
                 stack.callback(attacker.close)
                 batch = unknown_types(f"many{number}", MAX_FETCHES_OF_OWNER, pointer)
                 await attacker.send(encode_batch(1, batch))
