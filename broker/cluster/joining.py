@@ -199,7 +199,6 @@ class Joining:
         return [AskNode(self._asked)]
 
     def _end_round(self, now: float) -> list[Effect]:
-        self._asked = None
         self._rounds += 1
         if self._full_clusters:
             self._full_rounds += 1

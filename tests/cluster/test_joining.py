@@ -13,6 +13,7 @@ from broker.cluster.handshake_core import Accepted, Refusal, Refused
 from broker.cluster.handshake_messages import MAGIC, MEMBER, NONCE_BYTES, Alternative, NodeHello
 from broker.cluster.joining import (
     CUT_OFF_TIMEOUT,
+    FOUNDING_DELAY,
     LONGEST_BACKOFF,
     MOST_ASKED,
     AskNode,
@@ -102,6 +103,17 @@ def test_after_two_rounds_without_room_a_cluster_is_founded(
     assert one.state is JoiningState.FOUNDER
     one.set_member_links(0, 3.2)
     assert one.next_timeout() is None
+
+
+def test_nodes_without_room_ask_again_at_different_times() -> None:
+    waits = []
+    for seed in range(100):
+        one = Joining("new", [A], random.Random(seed))
+        one.start(0.0)
+        (rest,) = one.join_refused(refused(), 0.0)
+        assert isinstance(rest, RoundFailed)
+        waits.append(rest.wait)
+    assert 0.0 <= min(waits) < 0.2 < FOUNDING_DELAY - 0.2 < max(waits) <= FOUNDING_DELAY
 
 
 def test_no_cluster_is_founded_beside_the_whole_network() -> None:

@@ -9,12 +9,14 @@ from broker.cluster.handshake_messages import MEMBER
 from broker.cluster.meshing import (
     LONGEST_BACKOFF,
     MOST_DIALS,
+    SHORTEST_BACKOFF,
     Dial,
     Meshing,
     Target,
     keeps_connection,
 )
 from broker.transport.backoff import SUCCESS_AFTER
+from broker.transport.stacks import ReconnectionPolicy
 
 
 def targets(*names: str) -> dict[str, Target]:
@@ -70,6 +72,7 @@ def test_failed_dials_back_off() -> None:
         assert keys(meshing.handle_timeout(now)) == ["a"]
     assert max(rests) <= LONGEST_BACKOFF
     assert rests[0] < 1 < 10 < rests[-1]
+    assert all(rest <= SHORTEST_BACKOFF * 2**failures for failures, rest in enumerate(rests))
 
 
 def test_a_linked_target_is_not_dialled() -> None:
@@ -90,6 +93,14 @@ def test_a_removed_target_is_not_dialled() -> None:
         assert tell("a", 0.0) == []
     meshing.dial_failed("b", 0.0)
     assert keys(meshing.handle_timeout(99.0)) == ["b"]
+
+
+def test_a_target_that_was_removed_has_no_period_left() -> None:
+    meshing = Meshing(9, random.Random(1), ReconnectionPolicy(10.0))
+    assert keys(meshing.set_targets(targets("a"), 0.0)) == ["a"]
+    meshing.set_targets({}, 1.0)
+    assert meshing.set_targets(targets("a"), 2.0, {"a"}) == []
+    assert keys(meshing.link_down("a", 3.0)) == ["a"]
 
 
 @pytest.mark.parametrize("seed", range(20))
