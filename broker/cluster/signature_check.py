@@ -16,15 +16,21 @@ from broker.cluster.traffic.version import PROOF_VERSION
 from broker.config.network import NetworkSettings
 from broker.errors import BadSignature, ProtocolError
 from broker.event.flow import origin_of, pattern_of
+from broker.event.origin import is_key_known
 from broker.event.place import Mark
 from broker.event.record import proof_of
 from broker.log.logged_event import LoggedEvent
 from broker.rate_limited_log import RateLimitedLog
 from broker.signatures.event_check import ReceivedEvent, check_events, find_forged
 from broker.signatures.recent_events import RecentEvents
+from broker.transport.token_bucket import TokenBucket
 
 #: Nodes, and origins, with a count of their own.
 MOST_SENDERS = 1_024
+#: Rejections of one sender, and in a second, beyond which its events of unknown logs are not
+#: checked: a check hashes a key, which takes milliseconds.
+MOST_REJECTED = 8
+REJECTED_PER_SECOND = 4.0
 
 
 @attrs.frozen
@@ -56,8 +62,10 @@ class SignatureCheck:
     log = Logger()
 
     def __init__(self, policy: SignaturePolicy, seconds: Callable[[], float]) -> None:
-        """`seconds` returns the monotonic time, for the log."""
+        """`seconds` returns the monotonic time."""
         self._policy = policy
+        self._seconds = seconds
+        self._allowed_rejections: dict[str, TokenBucket] = {}
         self._warnings = RateLimitedLog(lambda text: self.log.warn("{text}", text=text), seconds)
         self.rejected: Counter[str] = Counter()
         """Frames and pages with a forged event, by the node that sent them."""
@@ -87,6 +95,8 @@ class SignatureCheck:
             is_origin_inside=state.is_origin_in_cluster(frame.origin),
             may_lose_statements=version < PROOF_VERSION and not self._policy.must_sign,
         )
+        if not self._may_check(frame.origin, sender.node):
+            return False
         accepts_events = not must_check or self._accepts_events(frame, sender.node, version)
         return accepts_events and self._accepts_ranges(frame, sender.node, source)
 
@@ -119,6 +129,8 @@ class SignatureCheck:
         if not self._must_check(flow, is_inside):
             return True
         sender = sender or f"the transport of {pattern_of(flow)}"
+        if not self._may_check(flow, sender):
+            return False
         return self._accepts(flow, events, sender, must_sign=self._policy.must_sign)
 
     def accepts_recovered(
@@ -133,6 +145,8 @@ class SignatureCheck:
 
         Logs of versions without signatures pass.
         """
+        if not self._may_check(flow, sender):
+            return False
         events = self._with_proofs(events, version)
         return self._accepts(flow, events, sender, must_sign=False)
 
@@ -187,10 +201,33 @@ class SignatureCheck:
 
     def record_rejected(self, sender: str, error: ProtocolError) -> None:
         """Count and log a rejection; further senders share one count."""
+        now = self._seconds()
+        counted = self._report(sender, error)
+        bucket = self._allowed_rejections.get(counted)
+        if bucket is None:
+            bucket = TokenBucket(REJECTED_PER_SECOND, MOST_REJECTED, now)
+            self._allowed_rejections[counted] = bucket
+        if bucket.tokens_at(now) >= 1:
+            bucket.take(1, now)
+
+    def _may_check(self, flow: str, sender: str) -> bool:
+        """Return False for events of an unknown log from a sender of many forged ones.
+
+        They are a missing range, which is requested again.
+        """
+        origin = origin_of(flow)
+        bucket = self._allowed_rejections.get(sender if sender in self.rejected else "")
+        if bucket is None or is_key_known(origin) or bucket.tokens_at(self._seconds()) >= 1:
+            return True
+        self._report(sender, BadSignature(f"after many forged events, of the new log {origin}"))
+        return False
+
+    def _report(self, sender: str, error: ProtocolError) -> str:
         sender = _count(self.rejected, sender)
         self._warnings.report(
             sender, error.code, f"{sender or 'a node'} sent what is rejected: {error}"
         )
+        return sender
 
 
 def _count(counts: Counter[str], name: str) -> str:

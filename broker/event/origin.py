@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from functools import lru_cache
+from typing import Final
 
 _TIME_DIGITS = 8
 _RANDOM_DIGITS = 16
@@ -24,6 +24,9 @@ _SIGNED_SINCE = 1_577_836_800
 _SIGNED = 1 << 31
 #: Of scrypt: some milliseconds, once for each log and key.
 _COST_N, _COST_R = 2**11, 8
+_MOST_KEYS: Final = 4_096
+#: By origin; the oldest is replaced.
+_keys: Final[dict[str, bytes]] = {}
 #: Older logs have the random digits alone.
 ORIGIN = re.compile(f"[0-9a-f]{{{_RANDOM_DIGITS}}}|[0-9a-f]{{{_TIME_DIGITS + _RANDOM_DIGITS}}}")
 
@@ -57,11 +60,26 @@ def is_signed_origin(origin: str) -> bool:
     )
 
 
-@lru_cache(maxsize=4096)
 def origin_has_key(origin: str, key: bytes) -> bool:
-    """Return True if the name belongs to this public key."""
+    """Return True if the name belongs to this public key.
+
+    Only one key belongs to a name. So other keys cost nothing once it is known.
+    """
+    known = _keys.get(origin)
+    if known is not None:
+        return known == key
     start = origin[:_TIME_DIGITS]
-    return is_signed_origin(origin) and origin == start + _hash_of_key(start, key)
+    if not is_signed_origin(origin) or origin != start + _hash_of_key(start, key):
+        return False
+    if len(_keys) >= _MOST_KEYS:
+        del _keys[next(iter(_keys))]
+    _keys[origin] = key
+    return True
+
+
+def is_key_known(origin: str) -> bool:
+    """Return True if `origin_has_key` takes no milliseconds for this name."""
+    return origin in _keys or not is_signed_origin(origin)
 
 
 def _hash_of_key(start: str, key: bytes) -> str:
