@@ -94,7 +94,7 @@ def test_pause_of_the_machine_suspends_no_query(make_slow: MakeSlow, make_event:
 def test_large_event_gets_proportionally_more_time(
     make_slow: MakeSlow, make_event: MakeEvent
 ) -> None:
-    engine, number = make_slow(repeat(0.4))
+    engine, number = make_slow(repeat(0.19))
     text = b"x" * (10 * 64 * 1024)
     (verdict,) = engine.match([make_event(b"<flight><id>%s</id></flight>" % text)])
     assert isinstance(verdict, Accepted)
@@ -129,7 +129,7 @@ def test_suspended_query_can_be_subscribed_again(
     engine = ReferenceMatcher(dtds, clock=ticking)
     query = parse_query("//remark[//remark = 'x']")
     first = engine.subscribe(ALL, query)
-    engine.match([make_event(b"<flight><id>1</id>%s</flight>" % (b"<remark/>" * 20_000))])
+    engine.match([make_event(b"<flight><id>1</id>%s</flight>" % (b"<remark/>" * 16_000))])
     second = engine.subscribe(ALL, query)
     engine.unsubscribe(first)
     assert engine.take_suspended() == []
@@ -282,6 +282,7 @@ from broker.event.envelope import Liveness
 from broker.event.reader import make_parser, read_latest_version
 from broker.event.stream import StreamPattern
 from broker.matching.separate_names import call_separately
+from broker.matching.document_limits import DocumentLimits
 from broker.matching.payload_key import compile_key_path
 from broker.matching.query.query import parse_query
 from broker.matching.reference_matcher import ReferenceMatcher
@@ -293,7 +294,8 @@ def resident():
 
 dtds = KnownDtds(load_dtd("flight", "1.0", FLIGHT_DTD))
 clock = time.perf_counter
-engines = [ReferenceMatcher(dtds, clock=clock), Switch(dtds, clock=clock)]
+limits = DocumentLimits(max_markup=200_000)
+engines = [each(dtds, clock, limits) for each in (ReferenceMatcher, Switch)]
 read_key = compile_key_path("/flight/id", {{}})
 letters = map("".join, itertools.product("abcdefghijklmnopqrstuvwxyz", repeat=5))
 for engine in engines:

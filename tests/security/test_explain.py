@@ -26,7 +26,7 @@ CONFIGURATION = (
     BASE
     + account_toml("bad", subscribe=["large"])
     + "".join(account_toml(f"many{number}") for number in range(MANY))
-    + "[log]\nsync = false\n"
+    + "[log]\nsync = false\n[limits]\nmax_markup = 1000000\n"
 )
 SUBSCRIPTIONS = 48
 LEG = b'<flightleg status="active"><altitude type="reported" mode="plain">9</altitude></flightleg>'

@@ -32,7 +32,7 @@ CONFIGURATION = (
     + "[log]\nsync = false\n"
 )
 #: `tests/matching/test_reference_matcher.py` measures the memory of further ones.
-MANY, DOCUMENTS, FILLING = 105_000, 4, 10
+MANY, DOCUMENTS, FILLING = 16_000, 4, 10
 QUERY = "count(//id) = 1"
 
 
