@@ -72,7 +72,7 @@ class AccountRate:
     def __init__(self, limits: RateLimits, now: float) -> None:
         self.limits = limits
         self.buckets = {
-            kind: TokenBucket(rate, max(1.0, rate * BURST_SECONDS), now)
+            kind: TokenBucket(rate, rate * BURST_SECONDS, now)
             for kind in _COSTS
             if (rate := getattr(limits, kind))
         }

@@ -40,7 +40,7 @@ def deep_dtd() -> Dtd:
 
 @pytest.fixture(params=sorted(ENGINES))
 def engine(request: pytest.FixtureRequest, deep_dtd: Dtd, ticking: Callable[[], float]) -> IMatcher:
-    return ENGINES[request.param](KnownDtds(deep_dtd), ANY_MARKUP, clock=ticking)
+    return ENGINES[request.param](KnownDtds(deep_dtd), document_limits=ANY_MARKUP, clock=ticking)
 
 
 def chains(depth: int, number: int) -> bytes:
@@ -148,7 +148,7 @@ def match_quickly(engine: Any, document: bytes) -> Accepted:
 def wide_engine(
     request: pytest.FixtureRequest, wide_dtd: Dtd, ticking: Callable[[], float]
 ) -> IMatcher:
-    return ENGINES[request.param](KnownDtds(wide_dtd), ANY_MARKUP, clock=ticking)
+    return ENGINES[request.param](KnownDtds(wide_dtd), document_limits=ANY_MARKUP, clock=ticking)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,9 @@ SLOW_QUERIES = (
 @pytest.mark.parametrize("document", [BESIDE, wide("<a/><b/>" * 700)], ids=["large", "small"])
 def test_thousand_queries_built_to_be_slow_are_suspended(wide_dtd: Dtd, document: bytes) -> None:
     """libxml2 would need days for all of them."""
-    engine = ENGINES["switch"](KnownDtds(wide_dtd), ANY_MARKUP, clock=time.perf_counter)
+    engine = ENGINES["switch"](
+        KnownDtds(wide_dtd), document_limits=ANY_MARKUP, clock=time.perf_counter
+    )
     everywhere = StreamPattern.parse(">")
     for number in range(1_000):
         text = SLOW_QUERIES[number % len(SLOW_QUERIES)].format(number)
