@@ -86,7 +86,7 @@ def meet(
     more: Sequence[str] = (),
 ) -> EnginePair:
     """Match recurring payloads while queries change; `values` are the seeds of their numbers."""
-    limits = DocumentLimits(max_bytes=4 * 1024 * 1024)
+    limits = DocumentLimits(max_bytes=4 * 1024 * 1024, max_markup=1_000_000)
     engines = EnginePair(dtd, document_limits=limits)
     work = Workload(payloads, seed=2)
     mint = EventIdGenerator("feed", 1)

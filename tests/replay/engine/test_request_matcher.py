@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from broker.archive.table import events_to_batch
 from broker.dtd.reference import DtdReference
 from broker.errors import BadQuery, from_wire
+from broker.matching.document_limits import MAX_MARKUP
 from broker.replay.engine.request_matcher import RequestMatcher
 from broker.replay.request import ReplayRequest
 from tests.recovery.world import ORIGINS, World, header_of, make_world, selects
@@ -69,6 +71,14 @@ def test_an_event_invalid_by_its_dtd_is_matched() -> None:
         n for n, event in enumerate(EVENTS) if b"<bogus/>" in event.document
     ]
     assert rows(ReplayRequest(">", "//bogus")) != []
+
+
+def test_an_event_larger_than_a_node_accepts_now_is_matched() -> None:
+    event = next(each for each in EVENTS if b"<bogus/>" in each.document)
+    more = b"<bogus/>" * (MAX_MARKUP + 1)
+    large = attrs.evolve(event, document=event.document.replace(b"<bogus/>", more))
+    request = ReplayRequest(">", f"count(//bogus) > {MAX_MARKUP}")
+    assert pairs([request], batch=events_to_batch([event, large])) == {(1, 0)}
 
 
 def test_an_event_without_a_dtd_is_matched() -> None:
