@@ -220,3 +220,12 @@ def test_only_large_events_use_up_the_rate_of_markup() -> None:
     assert node.count_taken() == 205
     (limit,) = (each for each in node.registry if each.name == "account-markup-per-second")
     assert limit.reached >= 2 and limit.setting == "limits.account_markup_per_second"
+    assert limit.find_bound() == LARGE_MARKUP
+
+
+def test_markup_of_large_events_that_are_not_refused_counts() -> None:
+    limits = RateLimits()
+    assert limits.count_markup(b"<a/>" * LARGE_MARKUP + b" ") == 0
+    assert limits.count_markup(b"<a/>" * (LARGE_MARKUP + 1)) == LARGE_MARKUP + 1
+    assert limits.count_markup(b"<a/>" * MAX_MARKUP) == MAX_MARKUP
+    assert limits.count_markup(b"<a/>" * (MAX_MARKUP + 1)) == 0
