@@ -47,18 +47,20 @@ class RateLimits:
             settings.max_markup,
         )
 
-    def count_markup(self, document: bytes) -> int:
-        if len(document) <= _LARGE_BYTES:
-            return 0
-        markup = count_markup(document, LARGE_MARKUP)
-        return markup if LARGE_MARKUP < markup <= self.max_markup else 0
+
+def count_large_markup(limits: RateLimits, document: bytes) -> int:
+    """Return the tags and attributes of a large event; 0 for others, and if it is refused."""
+    if len(document) <= _LARGE_BYTES:
+        return 0
+    markup = count_markup(document, LARGE_MARKUP)
+    return markup if LARGE_MARKUP < markup <= limits.max_markup else 0
 
 
 #: Tokens for a document.
 _COSTS: Final[Mapping[str, Callable[[RateLimits, bytes], int]]] = {
     "events": lambda _, document: 1,
     "bytes": lambda _, document: len(document),
-    "markup": RateLimits.count_markup,
+    "markup": count_large_markup,
 }
 
 
