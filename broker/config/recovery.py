@@ -104,7 +104,8 @@ class RecoverySettings:
     spool_bytes: int = setting(
         value_kind.size(MIB, TIB),
         8 * GIB,
-        "Bytes of found events that wait on disk for clients, of all requests together.",
+        "Bytes of found events that wait on disk for clients, of all requests together. Those of "
+        "one account have a quarter, apart from a single request.",
     )
     request_bytes: int = setting(
         value_kind.size(MIB, TIB),

@@ -143,6 +143,7 @@ class ArchiveSource:
                 until_ms=missed.until_ms,
                 last=min(missed.last, MAX_LAST),
                 known={o: end for o, end in ends.items() if end and requested[o][1] is None},
+                holder=missed.holder,
             )
         )
         return self._replay

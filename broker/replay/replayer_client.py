@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,14 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from broker.child.supervisor import ChildSupervisor
-from broker.errors import BrokerError, Closed, EngineUnavailable, NotConnected, from_wire
+from broker.errors import (
+    BrokerError,
+    Closed,
+    EngineUnavailable,
+    NotConnected,
+    Overloaded,
+    from_wire,
+)
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 from broker.recovery.messages import unpack_events
@@ -39,6 +46,8 @@ from broker.replay.request import ReplayRequest
 #: Pages requested before the first one is consumed.
 PAGES_IN_ADVANCE = 2
 SPOOL = "spool"
+#: One part in so many of the spool is for one account. A single replay may take more.
+SPOOL_SHARE = 4
 
 
 @attrs.frozen
@@ -131,6 +140,8 @@ class ReplayerClient:
         self._settings = settings
         self._last_number = 0
         self.replays: dict[int, NodeReplay] = {}
+        self._spooled: Counter[str] = Counter()
+        """Bytes of found events by holder of the request."""
         self._child = ChildSupervisor[Message](
             reactor,
             [
@@ -193,6 +204,7 @@ class ReplayerClient:
         if self.replays and not was_stopped:
             self._log.warn("replay process ended: {reason}", reason=reason)
         replays, self.replays = self.replays, {}
+        self._spooled.clear()
         for replay in replays.values():
             replay.finish(error_type(f"the replay process ended: {reason}"))
 
@@ -214,6 +226,7 @@ class ReplayerClient:
                 replay.scanned_rows = (message.done, message.of)
             case Found():
                 replay.report = Report.from_wire(message.report)
+                self._count_spooled(replay)
             case Page():
                 try:
                     replay.add_page(unpack_events(message.chunks))
@@ -225,8 +238,22 @@ class ReplayerClient:
             case Failed():
                 replay.finish(from_wire(message.error))
 
+    def _count_spooled(self, replay: NodeReplay) -> None:
+        """End the replay if its holder has others, and more than its share with it."""
+        holder, before = replay.request.holder, self._spooled[replay.request.holder]
+        self._spooled[holder] += replay.report.bytes
+        share = self._settings.spool_bytes // SPOOL_SHARE
+        if holder and before and self._spooled[holder] > share:
+            self._child.send(Cancel(replay.number))
+            replay.finish(Overloaded("this account has not fetched its earlier replays yet"))
+
     def _replay_finished(self, number: int) -> None:
-        self.replays.pop(number, None)
+        replay = self.replays.pop(number, None)
+        if replay is not None:
+            holder = replay.request.holder
+            self._spooled[holder] -= replay.report.bytes
+            if not self._spooled[holder]:
+                del self._spooled[holder]
         self._reset_idle_timer()
 
     def _reset_idle_timer(self) -> None:

@@ -83,6 +83,8 @@ class ReplayRequest:
 
     Places up to it may be missing even if the origin was reset and continued behind it.
     """
+    holder: str = attrs.field(default="", eq=False)
+    """The account, or client without one, that has a share of the spool. It is not sent."""
 
     def stream_pattern(self) -> StreamPattern:
         """Raises `BadName`."""

@@ -3,23 +3,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from broker.errors import EngineUnavailable, NotConnected
-from broker.replay.replayer_client import ReplayerClient, ReplayerSettings
-from broker.replay.replayer_messages import CODEC, Accepted, Cancel, Done
+from broker.errors import EngineUnavailable, NotConnected, Overloaded
+from broker.replay.engine.contract import Report
+from broker.replay.replayer_client import SPOOL_SHARE, ReplayerClient, ReplayerSettings
+from broker.replay.replayer_messages import CODEC, Accepted, Cancel, Done, Found
 from broker.replay.request import ReplayRequest
 from tests.child.simulated_child import Reactor
 
 REQUEST = ReplayRequest(">", "true()")
 IDLE = 60.0
+SPOOL_BYTES = 1 << 30
 
 
 def replays(reactor: Reactor, folder: Path) -> ReplayerClient:
     return ReplayerClient(
-        reactor, ReplayerSettings("archive", folder, "local", "local[1]", 1 << 30, 1 << 30, IDLE)
+        reactor,
+        ReplayerSettings("archive", folder, "local", "local[1]", SPOOL_BYTES, 1 << 30, IDLE),
     )
 
 
@@ -73,3 +77,26 @@ def test_an_idle_process_is_stopped(tmp_path: Path) -> None:
     assert reactor.newest.connection.disconnecting
     reactor.newest.end()
     assert reactor.getDelayedCalls() == []
+
+
+def test_an_account_has_a_share_of_the_spool(tmp_path: Path) -> None:
+    reactor = Reactor(CODEC)
+    client = replays(reactor, tmp_path)
+    request = attrs.evolve(REQUEST, holder="account bad")
+    large, second, of_other = (
+        client.start_replay(each)
+        for each in (request, request, attrs.evolve(REQUEST, holder="account good"))
+    )
+    reactor.newest.received()
+    size = SPOOL_BYTES // SPOOL_SHARE + 1
+    for replay in (large, second, of_other):
+        reactor.newest.send(Found(replay.number, Report(bytes=size).to_wire()))
+    assert isinstance(error_of(second.next_events()), Overloaded)
+    assert reactor.newest.received() == [Cancel(second.number)]
+    assert client.replays.keys() == {large.number, of_other.number}
+    large.cancel()
+    reactor.newest.received()
+    again = client.start_replay(request)
+    reactor.newest.received()
+    reactor.newest.send(Found(again.number, Report(bytes=size).to_wire()))
+    assert client.replays.keys() == {of_other.number, again.number}
