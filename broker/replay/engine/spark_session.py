@@ -156,6 +156,8 @@ def _spark_options(settings: SparkSettings) -> dict[str, str]:
     }
     if settings.is_local:
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # Else each user of this machine could talk to it. Spark makes the secret itself.
+        found["spark.authenticate"] = "true"
         found["spark.python.daemon.module"] = "broker.replay.engine.spark_daemon"
     if settings.folder is not None:
         found["spark.local.dir"] = str(settings.folder)

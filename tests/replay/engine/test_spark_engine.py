@@ -194,6 +194,13 @@ def test_a_jvm_that_dies_repeatedly_fails_the_job(
     assert len(started) == 2
 
 
+def test_local_sessions_answer_nobody_without_their_secret() -> None:
+    options = spark_session._spark_options
+    assert options(SparkSettings("local[2]"))["spark.authenticate"] == "true"
+    # The operator of a cluster sets its secret.
+    assert "spark.authenticate" not in options(SparkSettings("spark://master:7077"))
+
+
 @pytest.mark.parametrize("home", ["nowhere", ""])
 def test_the_error_without_java_names_the_package_to_install(
     home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
