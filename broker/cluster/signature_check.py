@@ -73,6 +73,11 @@ class SignatureCheck:
         """Places with two signed events, by origin."""
         self._recent = RecentEvents()
 
+    @property
+    def must_sign(self) -> bool:
+        """True if statements of a log whose name belongs to a key need a signature."""
+        return self._policy.must_sign
+
     def accepts_frame(
         self,
         frame: Frame,

@@ -282,6 +282,15 @@ class StreamServices:
             return owner.node == node
         return member is None or member.origin == origin
 
+    def must_prove_log(self, node: str, origin: str) -> bool:
+        """Return True if no map shows that the named node has a log, and signatures are required.
+
+        Nodes of earlier versions have no proof.
+        """
+        state, check = self._network.state, self._network.signatures
+        owner = None if state is None else state.map.node_of_origin(origin)
+        return check.must_sign and (owner is None or owner.node != node)
+
     def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
         return self._network.driver.withheld.release_earlier(patterns)
 

@@ -1,4 +1,5 @@
-"""Short statements that a node signs: of itself, of its cluster, and of logs that are gone."""
+"""Short statements that a node signs: of itself, of its cluster, of logs that are gone, of pages,
+and of the log of a site."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ from broker.order_certificates.signing_key import SigningKey, has_signed
 NODE_DOMAIN: Final = b"xmlbroker descriptor of a node 1\0"
 MEMBERSHIP_DOMAIN: Final = b"xmlbroker membership of an origin 1\0"
 GONE_DOMAIN: Final = b"xmlbroker gone origin 1\0"
+SITE_DOMAIN: Final = b"xmlbroker site of a group 1\0"
+PAGE_DOMAIN: Final = b"xmlbroker page of a node 1\0"
 _LENGTH: Final = struct.Struct(">I")
 
 

@@ -234,6 +234,9 @@ class ITransportContext(Interface):
     def may_have_log(node: str, origin: str) -> bool:
         """Return False if the named node has another log, or another node has this one."""
 
+    def must_prove_log(node: str, origin: str) -> bool:
+        """Return True if only a signature can show that the named node has a log."""
+
     def release_earlier() -> Deferred[None]:
         """Deliver own events of earlier processes by `IOrderingTransport.place`. Fires when they
         are logged. Until then nothing must be delivered."""

@@ -69,7 +69,7 @@ class TransportInstance:
         self._pattern_texts = [pattern.text for pattern in patterns]
         self.options = plugin.options() if stack.options is None else stack.options
         self.node, self.origin = services.node, services.origin
-        self.may_have_log = services.may_have_log
+        self.may_have_log, self.must_prove_log = services.may_have_log, services.must_prove_log
         self.clock, self.random = services.clock, services.random
         self.wall_clock, self.find_addresses = services.wall_clock, services.find_addresses
         self.open_group = partial(services.open_group, stack)

@@ -71,6 +71,9 @@ class NodeServices(Protocol):
     def may_have_log(self, node: str, origin: str) -> bool:
         """Return False if the named node has another log, or another node has this one."""
 
+    def must_prove_log(self, node: str, origin: str) -> bool:
+        """Return True if only a signature can show that the named node has a log."""
+
     def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
         """Deliver own withheld events of earlier processes. Fires when they are logged."""
 

@@ -118,6 +118,9 @@ class _Context:
     def may_have_log(self, node: str, origin: str) -> bool:
         return True
 
+    def must_prove_log(self, node: str, origin: str) -> bool:
+        return False
+
     def release_earlier(self) -> Deferred[None]:
         return succeed(None)
 

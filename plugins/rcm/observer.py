@@ -103,6 +103,9 @@ class Observers:
             lambda now: [effect for each in self._observers for effect in method(each, now)]
         )
 
+    def disconnect(self, site: str) -> None:
+        self.call(lambda each, now: each.disconnect(site, now))
+
     def deliver(self, flow: str, runs: Sequence[DeliveredRun]) -> None:
         if runs:
             self.call(lambda each, now: each.deliver(flow, runs, now))

@@ -61,6 +61,7 @@ from plugins.rcm.observer import Observers, is_marked
 from plugins.rcm.options import TIMED, RcmOptions
 from plugins.rcm.payload import Channel
 from plugins.rcm.site_exchange import SiteExchange
+from plugins.rcm.site_logs import SiteLogs
 from plugins.rcm.site_state import LEADS, SiteState
 
 
@@ -129,7 +130,8 @@ class RcmTransport:
             *(self._clock.read, self._sites.clock_of, self._now()),
         )
         coverage = create_coverage(context, incarnation, self._group.losses)
-        self._observers.add(self._exchange, self._certificates, comparison, coverage)
+        self._logs = SiteLogs(context, self._group.origins)
+        self._observers.add(self._logs, self._exchange, self._certificates, comparison, coverage)
         self._sites.open(context.open_links(self._listening_address, self))
 
     def start(self) -> None:
@@ -263,10 +265,7 @@ class RcmTransport:
     def _disconnected(self, site: str, state: LinkState, reason: str) -> None:
         effects = self._group.disconnect(site, state, self._now())
         self._runner.apply_effects([ReportStatus(site, state, reason), *effects])
-        self._leave_observers(site)
-
-    def _leave_observers(self, site: str) -> None:
-        self._observers.call(lambda each, now: each.disconnect(site, now))
+        self._observers.disconnect(site)
 
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
         site = self._sites.site_at(peer)
@@ -299,7 +298,7 @@ class RcmTransport:
                 self._send_ordered(data, sites)
             case SendMessages(part, sites, copies):
                 self._send_copied(part, sites, copies)
-            case PassOn(batch):
+            case PassOn(batch) if self._logs.may_state(batch.sender):
                 self._context.receive(batch)
             case DeliverBatch(batch):
                 if not effect.is_taken_back:
@@ -364,7 +363,7 @@ class RcmTransport:
         self._set_sites()
         for site in gone:
             self._runner.call(self._group.disconnect, site, LinkState.DISCONNECTED)
-            self._leave_observers(site)
+            self._observers.disconnect(site)
         self._exchange.plan(self._now())
         # The runner arms its timer.
         self._runner.apply_effects()

@@ -190,6 +190,9 @@ class Services:
     def may_have_log(self, node: str, origin: str) -> bool:
         return True
 
+    def must_prove_log(self, node: str, origin: str) -> bool:
+        return False
+
     def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
         return succeed(None)
 

@@ -167,14 +167,17 @@ def attacked_group(
         world.run(6.0)
         network = AttackedNetwork(world, MALICIOUS, attack, HONEST, PUBLISHING, CARRIED)
         if isinstance(attack, ClaimedLog):
-            record_events(world, attack)
+            record_events(world, attack, "n0")
         attack.is_active = True
         yield network, transports
 
 
-def record_events(world: NetworkWorld, attack: ClaimedLog) -> None:
-    ingest: Any = world.network_of(MALICIOUS).driver.relay_ingest
-    committed, origin = ingest._on_committed, world["n0"].event_log.origin
+def record_events(
+    world: NetworkWorld, attack: ClaimedLog, owner: str, reader: str = MALICIOUS
+) -> None:
+    """Let the adversary have the events of a log that a node has."""
+    ingest: Any = world.network_of(reader).driver.relay_ingest
+    committed, origin = ingest._on_committed, world[owner].event_log.origin
 
     def record(events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
         attack.seen += [each for each in events if each.origin.startswith(origin)]
@@ -214,3 +217,34 @@ def test_other_sites_have_the_guarantees(seed: int, order: str, kind: type[Group
             orders = [[name_of(each) for each in reader.events] for reader in network.readers]
             assert orders[0] == orders[1] == orders[2]
         transports.check_states(HONEST)
+
+
+@pytest.mark.parametrize("must_sign", [False, True])
+@pytest.mark.parametrize("seed", seeds(1, 4))
+def test_a_site_can_not_name_a_log_of_another_cluster_as_its_own(
+    seed: int, must_sign: bool
+) -> None:
+    """No map names the owner of the log at the other sites."""
+    with deterministic(seed), NetworkWorld(seed) as world:
+        attack = ClaimedLog(Random(seed))
+        plugins = attacked((rcm_transport, rcm_links), MALICIOUS, attack)
+        plugins = with_origin(plugins, MALICIOUS, lambda: world["n3"].event_log.origin)
+        options = RcmOptions(sites={each: address_of(each) for each in SITES})
+        stack = StackInstance(INSTANCE, use="rcm", options=options)
+        transports = TransportNetwork(world, plugins, lambda _: stack)
+        for name, cluster, known in (
+            ("n0", "one", {}),
+            ("n3", "two", {"gateways": ["n0"]}),
+            ("n1", "two", {"join": ["n3"]}),
+            ("n2", "one", {"join": ["n0"]}),
+        ):
+            signing = {"verify": "always", "require_signatures": must_sign}
+            world.add(name, cluster, start=False, **known, **signing)  # type: ignore[arg-type]
+            transports.set_carried(name, True)
+            world.start(name)
+        world.run(6.0)
+        network = AttackedNetwork(world, MALICIOUS, attack, HONEST, ("n0", "n3"), CARRIED)
+        record_events(world, attack, "n3", "n2")
+        attack.is_active = True
+        network.publish()
+        network.check()
