@@ -20,7 +20,7 @@ from broker.wire.codec import Count, WireErrorFields
 
 MAGIC = "xmlbroker-node"
 #: Commit 55c726e and earlier speak 1 alone.
-PROTOCOL_VERSIONS = (1, 2, 3, 5)
+PROTOCOL_VERSIONS = (1, 2, 3, 5, 6)
 NONCE_BYTES = 16
 MEMBER, GATEWAY = PURPOSES = ("member", "gateway")
 #: Begins the purpose of a transport's link. The name of its stack follows, at most 256 characters.

@@ -14,13 +14,14 @@ import attrs
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.logger import Logger
 
-from broker.cluster.address import Address, UnitPath, is_within, unit_text
+from broker.cluster.address import Address, UnitPath, address_or_none, is_within, unit_text
 from broker.cluster.gateway_rotation import GatewayRotation
 from broker.cluster.messages import CODEC, MAX_CONTROL
 from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.node_requests import NodeRequests
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.cluster.traffic.messages import NumberedMessage
+from broker.errors import BadSignature, ProtocolError
 from broker.transport.clock import IClock
 from broker.wire.codec import Address as AddressText
 from broker.wire.codec import Count, Rank
@@ -84,15 +85,35 @@ class GatheredAnswers:
     answers: dict[str, bytes] = attrs.field(factory=dict)
     silent: list[str] = attrs.field(factory=list)
     rank: int = 0
+    differing: list[tuple[str, bytes]] = attrs.field(factory=list)
+    """Further answers in the name of a node: one of them is false."""
+    _bytes: int = attrs.field(default=0, init=False)
 
     def add(self, node: str, content: bytes, rank: int) -> None:
         """Add an answer; a node whose answer is too large counts as silent."""
-        taken = sum(map(len, self.answers.values()))
-        if len(content) > MOST_ANSWER or taken + len(content) > MOST_ANSWERS:
+        if self.answers.get(node) == content:
+            return
+        if len(content) > MOST_ANSWER or self._bytes + len(content) > MOST_ANSWERS:
             self.silent.append(node)
             return
-        self.answers[node] = content
+        self._bytes += len(content)
+        if self.answers.setdefault(node, content) is not content:
+            self.differing.append((node, content))
         self.rank = max(self.rank, rank)
+
+    def add_reply(self, reply: Reply, unit: UnitPath | None) -> int:
+        """Add the answers of the asked node, with a unit also those of other nodes there. Return
+        the number of answers in other names."""
+        false = 0
+        for node, content in reply.answers:
+            address = address_or_none(node)
+            is_inside = unit is not None and address is not None and is_within(address.unit, unit)
+            if is_inside or address == reply.source:
+                self.add(node, content, reply.rank)
+            else:
+                false += 1
+        self.silent += reply.silent
+        return false
 
 
 class NetworkQuestions:
@@ -100,8 +121,15 @@ class NetworkQuestions:
 
     log = Logger()
 
-    def __init__(self, messenger: NodeMessenger, clock: IClock) -> None:
+    def __init__(
+        self,
+        messenger: NodeMessenger,
+        clock: IClock,
+        record_rejected: Callable[[str, ProtocolError], object] = lambda *_: None,
+    ) -> None:
+        """`record_rejected` gets the name of a node that answers for others."""
         self.messenger = messenger
+        self._record_rejected = record_rejected
         self._answerers: dict[str, NodeAnswerer] = {}
         self._requests = NodeRequests(messenger, clock, Reply, MOST_OPEN)
         self._gateways = GatewayRotation(messenger)
@@ -115,11 +143,15 @@ class NetworkQuestions:
     def register_answerer(self, topic: str, answerer: NodeAnswerer) -> None:
         self._answerers[topic] = answerer
 
-    async def ask_all_nodes(self, topic: str, content: bytes, rank: int = 0) -> GatheredAnswers:
-        """`rank` is the clearance that links need."""
+    async def ask_all_nodes(
+        self, topic: str, content: bytes, rank: int = 0, *, gateways: int = 1
+    ) -> GatheredAnswers:
+        """`rank` is the clearance that links need. Each unit is asked over so many gateways: one
+        of them may answer in the name of others."""
         if self.messenger.own_address is None or len(content) > MOST_CONTENT:
             return GatheredAnswers()
-        return await self._gather(topic, content, rank, self._list_targets(()), ANSWER_TIME)
+        targets = self._list_targets((), gateways)
+        return await self._gather(topic, content, rank, targets, ANSWER_TIME)
 
     async def _gather(
         self,
@@ -138,21 +170,32 @@ class NetworkQuestions:
 
         pending = [ask(*target) for target in targets]
         gathered = GatheredAnswers()
+        unanswered: list[str] = []
+        answered: set[str] = set()
         for (each, unit), answer in zip(targets, pending, strict=True):
-            reply = await answer
+            reply, name = await answer, str(each) if unit is None else unit_text(unit)
             if reply is None:
-                gathered.silent.append(str(each) if unit is None else unit_text(unit))
+                unanswered.append(name)
                 continue
-            for node, found in reply.answers:
-                gathered.add(node, found, reply.rank)
-            gathered.silent += reply.silent
+            answered.add(name)
+            false = gathered.add_reply(reply, unit)
+            if false:
+                self._record_false(reply.source, false)
+        gathered.silent += [each for each in unanswered if each not in answered]
         return gathered
 
-    def _list_targets(self, scope: UnitPath) -> list[_Target]:
+    def _record_false(self, sender: Address, count: int) -> None:
+        text = f"{count} answers in the name of nodes that it was not asked for"
+        self._record_rejected(sender.node, BadSignature(text))
+
+    def _list_targets(self, scope: UnitPath, gateways: int = 1) -> list[_Target]:
         """Return all nodes to ask. Absent and unreachable ones are included, to be listed as
         silent."""
         members = (*self.messenger.list_members(), *self.messenger.list_absent_members())
-        return [*((each, None) for each in members), *self._gateways.choose_gateways(scope)]
+        return [
+            *((each, None) for each in members),
+            *self._gateways.choose_gateways(scope, gateways),
+        ]
 
     def _receive_question(self, message: Question) -> None:
         answering = Deferred.fromCoroutine(self._answer(message))

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from broker.cluster.address import Address, UnitPath
 from broker.cluster.network import Network
 from broker.cluster.traffic.messages import RoutedMessage
 from broker.event.flow import origin_of
 
+_NUMBER_BYTES: Final = 7
+
 
 class NodeMessenger:
     """Sends routed messages, and dispatches received ones. Undeliverable messages are dropped."""
 
-    def __init__(self, network: Network, first: int, *, has_seeds: bool, has_members: bool) -> None:
-        """`first` is a random request number: requests of an earlier process may still be
-        answered. The settings name nodes (`has_seeds`), or nodes of this cluster
-        (`has_members`)."""
+    def __init__(self, network: Network, *, has_seeds: bool, has_members: bool) -> None:
+        """The settings name nodes (`has_seeds`), or nodes of this cluster (`has_members`)."""
         self._network = network
         self._has_seeds = has_seeds
         self._has_members = has_members
         self._listeners: dict[type[RoutedMessage], Callable[[Any], object]] = {}
-        self._numbers = count(first)
         network.driver.on_other_message = self._deliver
 
     @property
@@ -33,7 +32,9 @@ class NodeMessenger:
         return None if state is None else state.address
 
     def next_request_number(self) -> int:
-        return next(self._numbers)
+        """Return a random number: only nodes on the way of a request can answer in the name of the
+        one that is asked."""
+        return int.from_bytes(os.urandom(_NUMBER_BYTES), "big")
 
     def add_listener(self, kind: type[RoutedMessage], listener: Callable[[Any], object]) -> None:
         self._listeners[kind] = listener
@@ -85,6 +86,23 @@ class NodeMessenger:
         """Return True for a known member of the cluster with another log than that of an origin."""
         state = self._network.state
         return state is not None and state.has_other_log(address, origin)
+
+    def has_key(self, address: Address, key: bytes) -> bool:
+        """Return True for a known member of the cluster to which a public key belongs."""
+        state = self._network.state
+        if state is None or address.unit != state.address.unit:
+            return False
+        return state.map.key_of(address.node) == key
+
+    def next_hop(self, address: Address, attempt: int) -> str | None:
+        """Return the neighbour over which an attempt is made."""
+        state = self._network.state
+        return None if state is None else state.map.next_hop(address, attempt=attempt)
+
+    def record_unanswered(self, neighbour: str | None) -> None:
+        """Count a request without a true answer, which was sent over a neighbour."""
+        if self._network.traffic is not None:
+            self._network.traffic.counts.record_unanswered(neighbour)
 
     def list_members(self) -> list[Address]:
         """Return the other known members, reachable or not."""

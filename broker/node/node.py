@@ -138,7 +138,7 @@ class Node:
         self._selection = Selection(self.matcher, self.dtds, reactor, accept_undescribed=accept)
         self._late_validator = self.types.build_late_validator(self.matcher)
         self.recovery = build_recovery(
-            *(reactor, random, self.queue_memory),
+            *(reactor, self.queue_memory),
             event_log=self.event_log,
             matcher=self.matcher,
             durables=self.durables,

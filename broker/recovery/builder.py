@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from random import Random
 
 from twisted.internet.defer import succeed
 
@@ -42,7 +41,6 @@ from broker.transport.clock import IClock
 
 def build_recovery(
     clock: IClock,
-    random: Random,
     queue_memory: QueueMemory,
     *,
     event_log: EventLog,
@@ -68,12 +66,14 @@ def build_recovery(
     if network is not None:
         members, gateways = settings.network.join, settings.network.gateways
         messenger = NodeMessenger(
-            *(network, random.getrandbits(48)),
+            network,
             has_seeds=bool(members or gateways),
             has_members=bool(members),
         )
-        questions = NetworkQuestions(messenger, clock)
-        page_exchange = PageExchange(messenger, pages, parse_query, clock, accepts)
+        questions = NetworkQuestions(messenger, clock, check.record_rejected)
+        page_exchange = PageExchange(
+            messenger, pages, parse_query, clock, accepts, event_log.signing_key
+        )
         make_reader = partial(
             OriginReader, page_exchange=page_exchange, archive=flow_archive, parse_query=parse_query
         )
@@ -99,6 +99,7 @@ def build_recovery(
         patience=settings.recovery.gap_timeout,
         remote_logs=remote_logs,
         flows_of=lambda flow: event_log.flows.of_origin(origin_of(flow)),
+        must_prove=settings.network.require_signatures,
         is_gone=lambda flow: network is not None and network.gone.is_gone(flow),
         queue_memory=queue_memory,
     )

@@ -43,6 +43,8 @@ class RecoveryContext:
     """Returns True if the log of an origin does not come back."""
     queue_memory: QueueMemory = attrs.field(factory=QueueMemory)
     """Counts the events that a recovery holds."""
+    must_prove: bool = False
+    """True if pages of other clusters without a proof never show that no events are missing."""
 
     def available_sources(self, missed: RecoveryRequest, busy: int) -> AvailableSources:
         """`busy` counts the other active recoveries."""

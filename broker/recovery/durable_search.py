@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from broker.cluster.address import Address, UnitPath, address_or_none, is_within
-from broker.cluster.gateway_rotation import GatewayRotation
+from broker.cluster.gateway_rotation import MOST_GATEWAYS, GatewayRotation
 from broker.cluster.known_peers import PEER_EXPIRY
 from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.node_requests import NodeRequests
@@ -107,7 +107,7 @@ class DurableSearch:
         self._waiting = {}
         for start in range(0, len(batches), MAX_SEARCHED):
             some = dict(batches[start : start + MAX_SEARCHED])
-            units = self._gateways.choose_gateways(())
+            units = self._gateways.choose_gateways((), MOST_GATEWAYS)
             searching = Deferred.fromCoroutine(self._search(list(some), units, ANSWER_MS))
             searching.addCallback(self._deliver_result, some)
 
@@ -133,17 +133,18 @@ class DurableSearch:
     ) -> tuple[Holders, bool]:
         asked = [self._send_question(address, unit, keys, ms) for address, unit in targets]
         found: Holders = {}
-        is_complete = True
-        for each in asked:
+        names = [node if unit is None else unit for node, unit in targets]
+        complete: dict[Address | UnitPath | None, bool] = {}
+        """By node or unit with an answer. A unit may be asked over several gateways."""
+        for name, each in zip(names, asked, strict=True):
             answer = await each
             if answer is None:
-                is_complete = False
                 continue
-            is_complete = is_complete and answer.is_complete
+            complete[name] = complete.get(name, True) and answer.is_complete
             for index, address in answer.found:
                 if index < len(keys):
                     _add_holder(found, keys[index], address)
-        return found, is_complete
+        return found, all(complete.get(each, False) for each in names)
 
     def _send_question(
         self, address: Address | None, unit: UnitPath | None, keys: Sequence[DurableKey], ms: int

@@ -76,6 +76,9 @@ class Page:
     begins: Mapping[str, Mark] = attrs.field(factory=dict)
     """By incomplete origin, the mark after which the log is complete."""
     origin: str = ""
+    is_proven: bool = True
+    """False if a node on the way may have made the page: it shows its events, and not that there
+    are no others."""
 
 
 class LogPageReader:

@@ -176,7 +176,7 @@ class LogRepair:
                 ),
             )
             search.add_events(page.events)
-            is_own = page.origin == origin_of(span.origin)
+            is_own = page.is_proven and page.origin == origin_of(span.origin)
             search.origin_answered |= is_own and not page.next_serial
             serial, after = page.next_serial, max(after, page.reached.get(flow, after))
             if not serial or after >= span.upto or search.is_complete:

@@ -9,9 +9,9 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from broker.cluster.address import Address
+from broker.cluster.address import Address, address_or_none
 from broker.delivery.recovery_contract import MarkRange, RecoveryRequest
-from broker.errors import BrokerError
+from broker.errors import BrokerError, NotConnected
 from broker.event.flow import origin_of
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
@@ -21,6 +21,7 @@ from broker.recovery.log_page_reader import LogPageRequest, Page
 from broker.recovery.page_merge import EventPages, PageMerge
 from broker.recovery.planner import RemainingRanges
 from broker.recovery.remote_logs import LogSurvey
+from broker.recovery.unproven_claim import UnprovenClaim
 
 BATCH_EVENTS = 256
 
@@ -52,10 +53,7 @@ class LogSource:
     async def read_previous_node(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         address = Address.parse(self._missed.previous_address)
         request = self._page_request(self._remaining.ranges)
-        request = attrs.evolve(
-            request, client_id=self._missed.client_id, name=self._missed.durable_name
-        )
-        async for page in self._read_pages(address, request):
+        async for page in self._read_pages(address, self._of_previous_node(request)):
             yield page.events
 
     async def read_own_log(self) -> AsyncIterator[Sequence[LoggedEvent]]:
@@ -160,19 +158,41 @@ class LogSource:
                 pages.append(self._read_logged_here(here))
                 if others is not None and survey is not None:
                     pages += others.read_pages(flow, after, upto, survey)
+            claim = UnprovenClaim(after)
+            pages += self._read_claims(claim, origin, (after, upto))
             merged = PageMerge(pages)
             try:
                 while run := await self._next_batch(merged, after):
                     for event in run:
-                        if event.offset > after[1] + 1:
+                        begun = max(after, claim.upto)
+                        if event.offset > begun[1] + 1:
                             self.missing_ranges.append(
-                                (origin, after, (event.epoch, event.offset - 1))
+                                (origin, begun, (event.epoch, event.offset - 1))
                             )
                         after = event.mark
                     yield await self._context.page_reader.select_events(request, run)
                     self._remaining.advance({origin: after})
             finally:
                 await merged.close()
+            self._remaining.advance({origin: claim.upto})
+
+    def _read_claims(
+        self, claim: UnprovenClaim, origin: str, wanted: MarkRange
+    ) -> list[EventPages]:
+        """Return readers of what nodes have sent before, or send now, without a proof."""
+        exchange = self._context.page_exchange
+        if exchange is None or self._context.must_prove:
+            return []
+        request = self._page_request({origin: wanted})
+        previous = address_or_none(self._missed.previous_address)
+        nodes = [(node, request) for node in self._context.origin_nodes(origin)]
+        if previous is not None:
+            nodes.append((previous, self._of_previous_node(request)))
+        return [claim.read_node(exchange, node, each) for node, each in nodes]
+
+    def _of_previous_node(self, request: LogPageRequest) -> LogPageRequest:
+        missed = self._missed
+        return attrs.evolve(request, client_id=missed.client_id, name=missed.durable_name)
 
     async def _read_logged_here(self, request: LogPageRequest) -> EventPages:
         request = attrs.evolve(request, allow_partial=True, as_logged=True)
@@ -252,6 +272,8 @@ class LogSource:
         """Yield pages of a node's log, and advance the ranges behind each; None: this node."""
         while not self._is_cancelled:
             page = await self._read_page(address, request)
+            if not page.is_proven:
+                raise NotConnected(f"{address} can not prove that its page is whole")
             yield page
             self._remaining.advance(page.reached)
             ranges = {o: each for o, each in self._remaining.ranges.items() if o in request.ranges}

@@ -10,14 +10,14 @@ import struct
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import msgspec
 
 from broker.cluster.address import UnitPath
 from broker.cluster.messages import CODEC
 from broker.cluster.traffic.messages import NumberedMessage, RoutedMessage
-from broker.cluster.traffic.version import PROOF_VERSION
+from broker.cluster.traffic.version import PROOF_VERSION, SIGNED_PAGE_VERSION
 from broker.errors import ProtocolError
 from broker.log.chunk import Chunk, encode_chunk
 from broker.log.logged_event import LoggedEvent
@@ -132,9 +132,18 @@ class FetchPage(NumberedMessage, frozen=True):
         return msgspec.structs.replace(self, version=0)
 
 
+class PageSignature(NamedTuple):
+    """Signature of a page by its sender (`broker.recovery.signed_page`)."""
+
+    key: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+    """Public key of the node."""
+    signature: Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
+
+
 @CODEC.register
 class PageFetched(NumberedMessage, frozen=True):
     kind = 0x84
+    omitted = 1
     max_bytes: ClassVar[int] = MAX_PAGE_BYTES
 
     error: WireErrorFields = NO_ERROR
@@ -148,10 +157,17 @@ class PageFetched(NumberedMessage, frozen=True):
     """Marks after which incomplete origins are complete."""
     origin: str = ""
     """Origin of the answering node. No other node can have more of it."""
+    signature: PageSignature | None = None
+    """None from a node of an earlier version, or over a link of one."""
 
     @property
     def level(self) -> int:
         return self.rank
+
+    def at_version(self, version: int) -> PageFetched:
+        if version >= SIGNED_PAGE_VERSION:
+            return self
+        return msgspec.structs.replace(self, signature=None)
 
 
 @CODEC.register

@@ -63,6 +63,7 @@ class OriginReader:
                 *(self._pattern, self._query, _ALL_LEVELS, {origin: (begun, upto)}, serial),
                 name=name,
             )
+            asked = begun, serial
             page = await self._page_exchange.fetch_page(address, request)
             events = [
                 each
@@ -78,7 +79,7 @@ class OriginReader:
                 begun = page.begins[origin]
             elif not page.next_serial or page.next_serial == serial and not events:
                 return
-            if begun >= upto:
+            if begun >= upto or (begun, page.next_serial) == asked:
                 return
             serial = page.next_serial
 

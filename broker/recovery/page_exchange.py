@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import TypeAlias
 
-import msgspec
+import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -17,7 +17,12 @@ from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.node_requests import NodeRequests
 from broker.cluster.remote_interest import share_of_destination
 from broker.cluster.traffic.frame import MAX_HOPS
-from broker.cluster.traffic.version import FLOW_VERSION, PROOF_VERSION, record_fields
+from broker.cluster.traffic.version import (
+    FLOW_VERSION,
+    PROOF_VERSION,
+    SIGNED_PAGE_VERSION,
+    record_fields,
+)
 from broker.errors import (
     BadSignature,
     BrokerError,
@@ -26,10 +31,13 @@ from broker.errors import (
     PeerSilent,
     ProtocolError,
 )
+from broker.event.flow import origin_of
+from broker.event.origin import is_signed_origin, origin_has_key
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
 from broker.log.logged_event import LoggedEvent, events_with_fields
 from broker.matching.query.query import Query
+from broker.order_certificates.signing_key import SigningKey
 from broker.recovery.log_page_reader import LogPageReader, LogPageRequest, Page
 from broker.recovery.messages import (
     EVERYTHING_LOGGED,
@@ -38,12 +46,17 @@ from broker.recovery.messages import (
     pack_events,
     unpack_events,
 )
+from broker.recovery.page_union import unite_pages
+from broker.recovery.signed_page import find_signer, sign_page
 from broker.transport.clock import IClock
 
 #: Seconds.
 TIMEOUT = 15.0
 #: Seconds until a request, maybe lost by a link, is repeated.
 RETRY_AFTER = 3.0
+MOST_ATTEMPTS = round(TIMEOUT / RETRY_AFTER)
+#: If an answer is not proven. The answers to two requests take different routes.
+FEWEST_ATTEMPTS = 2
 #: More requests are refused.
 MAX_WAITING = 1_024
 #: Requests whose answers are counted; the next answer to an older one counts as its first.
@@ -65,8 +78,10 @@ class PageExchange:
         parse_query: Callable[[str, Mapping[str, str]], Query],
         clock: IClock,
         accepts: AcceptEvents = lambda *_: True,
+        key: SigningKey | None = None,
     ) -> None:
-        """`accepts` checks the signatures of the events of a page."""
+        """`accepts` checks the signatures of the events of a page. `key` is the node's."""
+        self._key = key
         self._messenger = messenger
         self._page_reader = pages
         self._parse_query = parse_query
@@ -102,28 +117,85 @@ class PageExchange:
             version=PROOF_VERSION,
         )
         error: BrokerError = PeerSilent(f"{node} sent no page in {TIMEOUT:g} seconds")
-        for attempt in range(round(TIMEOUT / RETRY_AFTER)):
+        unproven: list[Page] = []
+        hops: list[str | None] = []
+        """Of attempts with an answer that is not proven."""
+        is_answered = False
+        for attempt in range(MOST_ATTEMPTS):
+            hop = self._messenger.next_hop(node, attempt)
+            if attempt >= FEWEST_ATTEMPTS and hop in hops and is_answered:
+                break
+            is_answered = False
             until = self._clock.seconds() + RETRY_AFTER
             answer = await self._requests.send(message, RETRY_AFTER, attempt)
             while answer is not None:
+                # A node on the way may have made or changed it. Without a proof another route
+                # is asked too.
                 try:
-                    return self._check_page(node, _unpack_page(answer))
+                    page = self._check_page(message, answer)
                 except ProtocolError as bad:
-                    # A node on the way may have changed it: the next attempt takes another route.
                     error = bad
-                answer = await self._requests.wait(message, until - self._clock.seconds())
+                    answer = await self._requests.wait(message, until - self._clock.seconds())
+                    continue
+                except _NodeError as refused:
+                    error = refused.error
+                    if refused.is_proven:
+                        raise error from None
+                else:
+                    if page.is_proven:
+                        self._record_unanswered(hops)
+                        return page
+                    unproven.append(page)
+                is_answered = True
+                hops.append(hop)
+                break
+            else:
+                self._record_unanswered([hop])
+        if unproven:
+            return unite_pages(unproven, request.serial)
         raise error
 
-    def _check_page(self, node: Address, page: Page) -> Page:
+    def _record_unanswered(self, hops: Iterable[str | None]) -> None:
+        """Name the neighbours over which no true answer came: they, or nodes behind them, drop
+        messages or answer falsely."""
+        for each in hops:
+            self._messenger.record_unanswered(each)
+
+    def _check_page(self, request: FetchPage, answer: PageFetched) -> Page:
+        """Raise `ProtocolError` for a forged or malformed page, and `_NodeError` for an error."""
+        node, key = request.target, find_signer(request, answer)
+        code, text, *_ = answer.error
+        if code:
+            is_proven = key is not None and self._is_of_node(node, answer.origin, key)
+            raise _NodeError(NotConnected(f"{node}: {text}"), is_proven)
+        page = _unpack_page(answer)
         if page.origin and self._messenger.has_other_log(node, page.origin):
             # Its answer would end the wait for the node with that log.
             raise BadSignature(f"{node} passes its log off as {page.origin}")
+        self._check_events(node, page)
+        claimed = {page.origin, *map(origin_of, (*page.reached, *page.begins))}
+        is_proven = all(self._is_proven(node, origin, key) for origin in claimed)
+        return attrs.evolve(page, is_proven=is_proven)
+
+    def _is_proven(self, node: Address, origin: str, key: bytes | None) -> bool:
+        """Return whether a node's statement about a log counts."""
+        if not is_signed_origin(origin):
+            return True
+        if key is None:
+            # An earlier version of the own cluster, which is trusted.
+            return self._messenger.has_earlier_protocol(node, SIGNED_PAGE_VERSION)
+        return self._is_of_node(node, origin, key)
+
+    def _is_of_node(self, node: Address, origin: str, key: bytes) -> bool:
+        return origin_has_key(origin, key) or self._messenger.has_key(node, key)
+
+    def _check_events(self, node: Address, page: Page) -> None:
+        """Raises `BadSignature`."""
         is_earlier = self._messenger.has_earlier_protocol(node, PROOF_VERSION)
         version = FLOW_VERSION if is_earlier else PROOF_VERSION
         for origin, run in groupby(page.events, key=attrgetter("origin")):
             if not self._accepts(origin, list(run), node.node, version):
                 raise BadSignature(f"{node} sent a forged event of the log {origin}")
-        return page
 
     # ------------------------------------------------------------------ serving
 
@@ -179,7 +251,8 @@ class PageExchange:
         # An origin that restores its events makes their records anew, in each version.
         if not returned:
             cleared = events_with_fields(cleared, self._record_fields(message))
-        self._messenger.send(
+        self._send(
+            message,
             PageFetched(
                 *(message.source, own, MAX_HOPS, message.request),
                 reached=Position(page.reached).to_wire(),
@@ -189,8 +262,12 @@ class PageExchange:
                 begins=Position(page.begins).to_wire(),
                 origin=self._page_reader.origin,
             ),
-            self._next_attempt(message),
         )
+
+    def _send(self, request: FetchPage, answer: PageFetched) -> None:
+        if self._key is not None:
+            answer = sign_page(self._key, request, answer)
+        self._messenger.send(answer, self._next_attempt(request))
 
     def _next_attempt(self, message: FetchPage) -> int:
         key = message.source, message.request
@@ -208,14 +285,21 @@ class PageExchange:
     def _send_error(self, message: FetchPage, error: BrokerError) -> None:
         own = self._messenger.own_address
         if own is not None:
-            answer = PageFetched(message.source, own, MAX_HOPS, message.request)
-            self._messenger.send(msgspec.structs.replace(answer, error=error.to_wire()))
+            first = message.source, own, MAX_HOPS, message.request
+            origin = self._page_reader.origin
+            self._send(message, PageFetched(*first, error=error.to_wire(), origin=origin))
+
+
+class _NodeError(Exception):
+    """A node's error in place of a page."""
+
+    def __init__(self, error: BrokerError, is_proven: bool) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.is_proven = is_proven
 
 
 def _unpack_page(message: PageFetched) -> Page:
-    code, text, *_ = message.error
-    if code:
-        raise NotConnected(f"{message.source}: {text}")
     events = unpack_events(message.chunks)
     reached = dict(Position.from_wire(message.reached).marks)
     begins = Position.from_wire(message.begins).marks

@@ -13,6 +13,7 @@ import attrs
 from twisted.logger import Logger
 
 from broker.cluster.address import Address, address_or_none
+from broker.cluster.gateway_rotation import MOST_GATEWAYS
 from broker.cluster.network_question import NetworkQuestions
 from broker.errors import BrokerError, ProtocolError
 from broker.event.place import Mark
@@ -63,7 +64,8 @@ class LogSurvey:
     def add_answer(self, node: Address, content: bytes) -> None:
         """Raises `ProtocolError`."""
         for origin, mark, is_here, senders in _ANSWER.decode(content):
-            self.marks.setdefault(origin, {})[node] = mark
+            marks = self.marks.setdefault(origin, {})
+            marks[node] = max(mark, marks.get(node, mark))
             self.senders.setdefault(origin, set()).update(senders)
             if is_here:
                 self.available_logs.add(origin)
@@ -117,13 +119,16 @@ class RemoteLogs:
     async def survey_origins(self, origins: Sequence[str] | None) -> LogSurvey:
         """Ask all nodes about these origins; None: about all that they know."""
         content = None if origins is None else origins[:MAX_ORIGINS]
-        gathered = await self._questions.ask_all_nodes(REACHED, pack(content))
+        gathered = await self._questions.ask_all_nodes(
+            REACHED, pack(content), gateways=MOST_GATEWAYS
+        )
         survey = LogSurvey(unanswered=gathered.silent, is_complete=not gathered.silent)
         survey.answered.add(self._questions.own_address)
         survey.senders = {
             origin: {*self._known_origins.sender_addresses(origin)} for origin in origins or ()
         }
-        for text, answer in gathered.answers.items():
+        # Of different answers for a node the one counts that has more.
+        for text, answer in (*gathered.answers.items(), *gathered.differing):
             node = address_or_none(text)
             try:
                 if node is None:

@@ -120,8 +120,7 @@ class SilentOriginRecovery:
         survey = await self._remote_logs.survey_origins(list(dict.fromkeys([*origins, *flows])))
         self._unanswered = frozenset(survey.unanswered) - frozenset(self._flows.reachable_nodes())
         for origin in origins:
-            if origin not in survey.available_logs:
-                await self._catch_up(origin, survey)
+            await self._catch_up(origin, survey)
 
     # ------------------------------------------------------------------ catching up
 
@@ -135,6 +134,8 @@ class SilentOriginRecovery:
             # The origin's node is one of those that are away, and others may never return either.
             survey.is_complete = True
         if not survey.has_asked_senders(origin) and not self._is_given_up(origin):
+            survey.is_complete = False
+        if origin in survey.available_logs and not self._flows.is_gone(origin):
             survey.is_complete = False
         # Events of other flows show that their places are not missing in this one.
         flows = self._context.flows_of(origin)

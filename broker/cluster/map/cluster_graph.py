@@ -109,6 +109,11 @@ class ClusterGraph:
             if table.key is not None and self._bindings.may_vote(name)
         }
 
+    def key_of(self, name: str) -> bytes | None:
+        """Return the public key of a described node; None for one of an earlier version."""
+        table = self._tables.get(name)
+        return None if table is None else table.key
+
     def node_of_origin(self, origin: str) -> Address | None:
         """Return the node with this log; of several, the smallest name."""
         if self._origins is None:

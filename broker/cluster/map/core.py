@@ -162,6 +162,10 @@ class NetworkMap:
         """Public keys of the members whose names may vote."""
         return self._cluster.keys()
 
+    def key_of(self, name: str) -> bytes | None:
+        """Return the public key of a member; None for one of an earlier version."""
+        return self._cluster.key_of(name)
+
     def link_counts(self) -> Mapping[str, int]:
         """Links inside the cluster, by node."""
         return self._cluster.link_counts()

@@ -11,6 +11,8 @@ FLOW_VERSION: Final = 3
 #: Links of a lower version get no proofs, and no statements of ranges. Version 4 had proofs of
 #: another form, and is not spoken.
 PROOF_VERSION: Final = 5
+#: Links of a lower version get no signatures of pages in recovery.
+SIGNED_PAGE_VERSION: Final = 6
 
 
 def record_fields(version: int) -> int:
