@@ -35,10 +35,13 @@ _HEAD_BYTES = 3
 _TAIL_HEAD: Final = _EMPTY + bytes((_BIN16,))
 #: Of an empty annotation and a proof without its bytes.
 _LEAST_TAIL: Final = len(_EMPTY) + _HEAD_BYTES + LENGTH_BYTES
-#: Bytes before a proof of each length.
+#: Bytes before and after a proof of each length, without an annotation.
 _tail_heads: Final = [
     _TAIL_HEAD + (size + LENGTH_BYTES).to_bytes(LENGTH_BYTES, "big")
     for size in range(MAX_PROOF_BYTES + 1)
+]
+_tail_ends: Final = [
+    (_LEAST_TAIL + size).to_bytes(LENGTH_BYTES, "big") for size in range(MAX_PROOF_BYTES + 1)
 ]
 _pack = msgpack.Packer().pack
 
@@ -119,14 +122,16 @@ def join_record(plain: bytes, annotation: bytes = b"", proof: bytes = b"") -> by
         raise ValueError(f"an annotation is not at most {MAX_ANNOTATION_BYTES} bytes")
     if not plain.startswith(PLAIN) or not (annotation or proof):
         return plain
-    packed: bytes = _pack(annotation) if annotation else _EMPTY
+    size = len(proof)
+    if size > MAX_PROOF_BYTES:
+        raise ValueError(f"a proof has at most {MAX_PROOF_BYTES} bytes")
+    if not annotation:
+        return b"".join((PROVED, plain[1:], _tail_heads[size], proof, _tail_ends[size]))
+    packed: bytes = _pack(annotation)
     if not proof:
         return b"".join((ANNOTATED, plain[1:], packed))
-    if len(proof) > MAX_PROOF_BYTES:
-        raise ValueError(f"a proof has at most {MAX_PROOF_BYTES} bytes")
-    size = len(proof) + LENGTH_BYTES
-    length = len(packed) + _HEAD_BYTES + size
-    head = bytes((_BIN16, size >> 8, size & 0xFF))
+    head = _tail_heads[size][len(_EMPTY) :]
+    length = len(packed) + len(head) + size + LENGTH_BYTES
     return b"".join((PROVED, plain[1:], packed, head, proof, length.to_bytes(LENGTH_BYTES, "big")))
 
 
