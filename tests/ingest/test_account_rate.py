@@ -168,7 +168,8 @@ def test_changed_limits_hold_for_the_next_document() -> None:
 
 def test_documents_are_allowed_by_tokens_of_both_kinds() -> None:
     documents = [b"x" * 10] * 5
-    assert AccountRate(RateLimits(), 0.0).count_allowed(documents, 0.0) == 5
+    unlimited = AccountRate(RateLimits(), 0.0)
+    assert unlimited.find_wait(0.0) == 0.0 and unlimited.count_allowed(documents, 0.0) == 5
     rate = AccountRate(RateLimits(events=3, bytes=100), 0.0)
     assert rate.count_allowed(documents, 0.0) == 3
     # One token is enough for any document; without one, none is allowed.
@@ -225,6 +226,7 @@ def test_only_large_events_use_up_the_rate_of_markup() -> None:
 
 def test_markup_of_large_events_that_are_not_refused_counts() -> None:
     limits = RateLimits()
+    assert count_large_markup(limits, b"<a/>") == 0
     assert count_large_markup(limits, b"<a/>" * LARGE_MARKUP + b" ") == 0
     assert count_large_markup(limits, b"<a/>" * (LARGE_MARKUP + 1)) == LARGE_MARKUP + 1
     assert count_large_markup(limits, b"<a/>" * MAX_MARKUP) == MAX_MARKUP
