@@ -202,6 +202,13 @@ class RemoteInterest:
         """Also for an absent client."""
         return any(number not in self._installed for number in matches)
 
+    def has_match_at(self, matches: tuple[int, ...], instance: str) -> bool:
+        """Return whether a local client, or a link of a transport instance, wants an event."""
+        return self.has_local_match(matches) or any(
+            isinstance(each, LinkKey) and each.instance == instance
+            for each in self.targets(matches)
+        )
+
     def events_with_destinations(self, job: IngestJob, own: Address) -> list[OutgoingEvent]:
         """Return the events of a range that enters a unit.
 

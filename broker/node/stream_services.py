@@ -352,6 +352,16 @@ class StreamServices:
             for event, verdict in zip(batch.events, verdicts, strict=True)
         ]
 
+    def wants(self, batch: FlowBatch, instance: str) -> Sequence[bool]:
+        if not self._accepts_signatures(batch):
+            return [False for _ in batch.events]
+        verdicts = self._matcher.match([each.document for each in batch.events])
+        interest = self.link_interest
+        return [
+            isinstance(verdict, Accepted) and interest.has_match_at(verdict.subscriptions, instance)
+            for verdict in verdicts
+        ]
+
 
 @implementer(IStreamTransport)
 class ClusterTransport:

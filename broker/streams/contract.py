@@ -262,6 +262,10 @@ class ITransportContext(Interface):
         """Return for each event the links behind which it is wanted; an event that can not be
         matched here is wanted behind all with interest in its stream."""
 
+    def wants(batch: FlowBatch) -> Sequence[bool]:
+        """Return for each event whether a subscription of this node, or a link of the instance,
+        certainly wants it: not for an event that is forged, or can not be matched here."""
+
     def notify(notice: SiteNotice) -> None:
         """Deliver a status of a site, or missing messages, to the subscriptions of the instance's
         streams whose clients understand it.

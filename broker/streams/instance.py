@@ -64,8 +64,7 @@ class TransportInstance:
         """Raises `ConfigurationError` for options that do not fit."""
         self.instance, self.clearance = stack.name, stack.clearance
         self.stack = self._stack = stack
-        self.plugin = plugin
-        self.patterns = patterns
+        self.plugin, self.patterns = plugin, patterns
         self._pattern_texts = [pattern.text for pattern in patterns]
         self.options = plugin.options() if stack.options is None else stack.options
         self.node, self.origin = services.node, services.origin
@@ -73,6 +72,7 @@ class TransportInstance:
         self.clock, self.random = services.clock, services.random
         self.wall_clock, self.find_addresses = services.wall_clock, services.find_addresses
         self.open_group = partial(services.open_group, stack)
+        self.wants = partial(services.wants, instance=stack.name)
         self.folder, self.signing_key = services.folder / stack.name, services.signing_key
         self.public_keys, self.cluster = services.public_keys, services.cluster
         # The network of clusters judges each route itself.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple, Protocol, Self
 
@@ -174,6 +174,13 @@ class EventRange:
             if level is not None:
                 events[n] = CarriedEvent(event.mark, b"", b"", level)
                 entries[n] = encode_entry(events[n])
+        return EventRange(self.previous, self.upto, events, entries)
+
+    def only(self, ans: Collection[int]) -> EventRange:
+        """Return the range with the events of these ANs."""
+        pairs = zip(self.events, self.entries, strict=True)
+        kept = [(event, entry) for event, entry in pairs if event.mark[1] in ans]
+        events, entries = [event for event, _ in kept], [entry for _, entry in kept]
         return EventRange(self.previous, self.upto, events, entries)
 
     def without_events(self) -> EventRange:

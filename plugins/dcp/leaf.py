@@ -41,6 +41,7 @@ class _Description(msgspec.Struct):
 
     addresses: Annotated[tuple[str, ...], Meta(min_length=1, max_length=MOST_CANDIDATES)]
     mtu: Annotated[int, Meta(ge=LEAST_MTU, le=MOST_MTU)]
+    confirm: bool = False
 
 
 class _LeafRouter(Router):
@@ -94,8 +95,10 @@ class DcpLeaf(PeerAddresses):
             raise ProtocolError("the description of a mesh has no usable address")
         host = split_host_port(description.addresses[peers.index(nodes[0])])[0]
         self._port = context.open_port(host, self._receive)
+        parents = min(request.parents, MOST_PARENTS)
+        confirms = description.confirm and parents > 1
         settings = DcpSettings(
-            mtu=description.mtu, parents=min(request.parents, MOST_PARENTS), children=0, leaves=0
+            mtu=description.mtu, parents=parents, children=0, leaves=0, confirms=confirms
         )
         self._router = _LeafRouter(
             *(request.ticket, self, settings, lambda size: secrets.token_bytes(size)),
@@ -142,6 +145,10 @@ class DcpLeaf(PeerAddresses):
     def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
         """Return no links: there are no children."""
         return [frozenset() for _ in batch.events]
+
+    def wants(self, batch: FlowBatch) -> Sequence[bool]:
+        """Return False for each event: a client matches none."""
+        return [False for _ in batch.events]
 
     def deliver(self, batch: FlowBatch) -> None:
         if not self._has_left:

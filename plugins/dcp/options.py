@@ -162,6 +162,12 @@ class DcpOptions:
         "they have the same setting and are on the segment of udp; empty: none is used.",
         shown='"239.77.0.1:8771"',
     )
+    confirm: bool = setting(
+        value_kind.BOOLEAN,
+        False,
+        "Skip no place because of one parent alone: wait until all parents have stated that it "
+        "has no event for this node. Set it at all nodes of the mesh.",
+    )
     patience: float = setting(
         value_kind.duration(0.1, 60.0),
         2.0,
@@ -189,6 +195,8 @@ class DcpOptions:
             raise ConfigurationError("root_port has no meaning without root_name")
         if self.loss_target != _LOSS_TARGET and self.parents != _AUTO:
             raise ConfigurationError(f'loss_target has no meaning without parents = "{_AUTO}"')
+        if self.confirm and self.parents == 1:
+            raise ConfigurationError("confirm has no meaning with one parent")
         if self.multicast and not _is_ipv4(self.udp):
             raise ConfigurationError(f"multicast needs an IPv4 address in udp, found {self.udp}")
         self._find_selector()
@@ -223,5 +231,6 @@ class DcpOptions:
             is_static=self.content == "static",
             widens=self.widen_on_join == "push",
             multicast=self.multicast,
+            confirms=self.confirm,
             asks_all=self.nack_targets == "all",
         )

@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 
 from broker.streams.dropped_count import DroppedCount
+from plugins.dcp.claimed_ranges import ClaimedRanges
 from plugins.dcp.epoch_steps import EpochSteps
 from plugins.dcp.parent_path import ParentPath
 
@@ -27,6 +28,9 @@ class ParentChain:
     advanced_at: float = 0.0
     epochs: EpochSteps = attrs.field(factory=EpochSteps)
     """Epochs of the query by which it selects events."""
+    claims: ClaimedRanges = attrs.field(factory=ClaimedRanges)
+    not_awaited_until: float = 0.0
+    """Until then no range waits for a statement of this parent: it has withheld one."""
     _unavailable: list[tuple[int, int]] = attrs.field(factory=list)
     """The first begins first."""
     _dropped: dict[int, DroppedCount] = attrs.field(factory=dict)
@@ -106,6 +110,16 @@ class ParentChain:
             if self.epochs.epoch_at(an + 1) < epoch:
                 return min(self.end, self.epochs.reached_after(epoch))
         return end
+
+    def statement_after(self, an: int, required: EpochSteps) -> int | None:
+        """Return up to which AN the parent has stated all events of the required query behind
+        one; None: it has not."""
+        if self.epochs.epoch_at(an + 1) < required.epoch_at(an + 1):
+            return None
+        end = self.claims.end_after(an)
+        if end is None:
+            return None
+        return min([end, *self.epochs.begins_between(an, end), *required.begins_between(an, end)])
 
     def has_passed(self, an: int, required: EpochSteps) -> bool:
         """Return whether the parent sends nothing behind an AN any more without a request."""

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from broker.streams.dropped_count import DroppedCount
 from plugins.dcp.epoch_steps import EpochSteps
 from plugins.dcp.parent_chain import ParentChain
 from plugins.dcp.parent_path import ParentPath
+
+#: Seconds for which no range waits for a parent that has withheld a statement.
+_NOT_AWAITED: Final = 60.0
+
+
+class Statements(NamedTuple):
+    """Statements of all live parents about the places behind an AN."""
+
+    end: int
+    """Up to there they stay the same."""
+    parents: int
+    """Number of those that have stated all their events there; the others can not."""
 
 
 class ParentChains:
@@ -54,6 +67,43 @@ class ParentChains:
             ends.append(end)
         return min(ends, default=None)
 
+    def statements_after(self, an: int, required: EpochSteps, now: float) -> Statements | None:
+        """Return the parents' statements about the places behind an AN; None: one may follow."""
+        ends: list[int] = []
+        parents = 0
+        for each in self._of_responsive_parents():
+            end = None if each is None else each.statement_after(an, required)
+            if end is not None:
+                parents += 1
+            elif each is not None:
+                end = each.unavailable_after(an, required)
+            if end is not None:
+                ends.append(end)
+            elif each is None or now >= each.not_awaited_until:
+                return None
+        return Statements(min(ends), parents) if ends else None
+
+    def stop_awaiting(self, an: int, required: EpochSteps, now: float) -> None:
+        """Wait no more for parents that have stated nothing about the places behind an AN."""
+        for parent, path in self._live_parents():
+            each = self.get(parent)
+            states = each.statement_after(an, required) or each.unavailable_after(an, required)
+            if states is None:
+                each.not_awaited_until = now + _NOT_AWAITED
+                path.withheld += 1
+
+    def find_omitting(self, parent: Hashable, an: int) -> list[Hashable]:
+        """Return the parents that select events as one of them, and have stated a range without
+        an event that it has brought."""
+        bringing = self._chains[parent].epochs.epoch_at(an)
+        return [
+            other
+            for other, each in self._chains.items()
+            if other != parent
+            and each.claims.has_claimed(an)
+            and each.epochs.epoch_at(an) == bringing
+        ]
+
     def find_dropped(self, an: int) -> DroppedCount | None:
         """Return the count of the event behind an AN, if queue policies of all live parents have
         dropped it."""
@@ -65,5 +115,7 @@ class ParentChains:
         return known[0]._replace(is_coalesced=all(each.is_coalesced for each in known))
 
     def _of_responsive_parents(self) -> list[ParentChain | None]:
-        live = [parent for parent, path in self._parents.items() if not path.is_suspect]
-        return [self._chains.get(parent) for parent in live]
+        return [self._chains.get(parent) for parent, _ in self._live_parents()]
+
+    def _live_parents(self) -> list[tuple[Hashable, ParentPath]]:
+        return [each for each in self._parents.items() if not each[1].is_suspect]

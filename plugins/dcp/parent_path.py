@@ -61,6 +61,10 @@ class ParentPath:
         self.bytes = 0
         self.unanswered = 0
         """Keep-alives without an answer since the last one."""
+        self.left_out = 0
+        """Wanted events that another parent brought, and that were in no range of this one."""
+        self.withheld = 0
+        """Ranges for whose statement by this parent the patience was too short."""
         self.silent_for = 0
         """Keep-alives without an answer since the last packet."""
 
@@ -81,6 +85,8 @@ class ParentPath:
             "repaired": self.repaired,
             "lost": self.lost,
             "skipped": self.skipped,
+            "left_out": self.left_out,
+            "withheld": self.withheld,
             "saved_losses": self.saved_losses,
             "saved_ms": round(self.saved_seconds * 1e3, 3),
             "bytes": self.bytes,

@@ -2,7 +2,8 @@
 
 The node's interest has a number, its *epoch*. A parent states when it selects by the interest of an
 epoch, and from which AN of each sequence on. Wider interest counts from there as soon as the first
-parent has it. Ranges of other parents are trusted again when those have it, too.
+parent has it, with `confirms` the second one. Ranges of other parents are trusted again when those
+have it, too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Final
 
 import attrs
+from msgspec.structs import replace
 
+from plugins.dcp.confirming_receiver import LEAST_STATEMENTS, ConfirmingReceiver
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import InForce, Interest, Query, SequenceStart
 from plugins.dcp.event_range import EventRange, SequenceKey
@@ -26,7 +29,7 @@ from plugins.dcp.recent_events import RecentEvents
 from plugins.dcp.sequences import Sequences, SequenceState
 from plugins.dcp.settings import DcpSettings
 
-#: Time in which a first parent should select by new interest, and the same without a parent. After
+#: Time in which a first parent should select by new interest, and the same without enough. After
 #: it the interest counts from the present places, and earlier events come from the log.
 _COVERED_WITHIN: Final = 5.0
 _COVERED_ALONE_WITHIN: Final = 2.0
@@ -181,17 +184,33 @@ class Parents:
         self.paths.setdefault(connection, connection.path)
         for start in message.sequences:
             connection.open_sequence(start, now)
-        starts = {each.description.key: each.an for each in message.sequences}
+        starts: Mapping[SequenceKey, int] = {e.description.key: e.an for e in message.sequences}
         for state in self._sequences:
             # A sequence that is not listed has begun with this query, and its begin came earlier.
             an = starts.get(state.description.key, 0)
             if state.receiver is not None and state.receiver.find_chain(connection) is not None:
                 ranges = state.receiver.set_parent(connection, an, message.epoch, now)
                 self._deliver(state, ranges)
-        widened = [epoch for epoch, _ in self._widened if epoch <= message.epoch]
+        reached = message.epoch
+        if self._settings.confirms:
+            # One parent alone could state a false begin.
+            epochs = sorted(each.epoch for each in self._parents.values())
+            reached = epochs[-LEAST_STATEMENTS] if len(epochs) >= LEAST_STATEMENTS else -1
+        widened = [epoch for epoch, _ in self._widened if epoch <= reached]
+        if widened and self._settings.confirms:
+            starts = self._find_first_begins(widened[-1])
         if widened:
             self._require(widened[-1], starts, now)
-        self._cover(message.epoch)
+        if reached >= 0:
+            self._cover(reached)
+
+    def _find_first_begins(self, epoch: int) -> dict[SequenceKey, int]:
+        """Return from where on a first parent selects by the interest of an epoch."""
+        return {
+            state.description.key: state.receiver.find_begin(epoch)
+            for state in self._sequences
+            if state.receiver is not None
+        }
 
     def _require(self, epoch: int, starts: Mapping[SequenceKey, int], now: float) -> None:
         """Let the interest of an epoch count, behind the given ANs and the present places."""
@@ -211,17 +230,25 @@ class Parents:
             return
         state = self._sequences.get(start.description.key)
         if state is None:
-            receiver = SequenceReceiver[EventRange](
-                self.paths, self._settings.receiver, self._recent
-            )
+            receiver = self._make_receiver()
             receiver.require(0, self._least_epoch, now)
-            state = SequenceState(start.description, receiver)
+            description = start.description
+            if self._settings.confirms:
+                # Whether an earlier epoch has further events is left to the log.
+                description = replace(description, begins_after=(description.epoch, 0))
+            state = SequenceState(description, receiver)
             if not self._sequences.add(state):
                 return
         assert state.receiver is not None
         receiver = state.receiver
         self._deliver(state, receiver.set_parent(connection, start.an, parent.epoch, now))
         self._deliver(state, receiver.begin(start.an, now))
+
+    def _make_receiver(self) -> SequenceReceiver[EventRange]:
+        shared = self.paths, self._settings.receiver, self._recent
+        if self._settings.confirms:
+            return ConfirmingReceiver[EventRange](*shared, EventRange)
+        return SequenceReceiver[EventRange](*shared)
 
     # ------------------------------------------------------------------ time
 
@@ -244,7 +271,8 @@ class Parents:
 
     @property
     def _covered_within(self) -> float:
-        return _COVERED_WITHIN if self._parents else _COVERED_ALONE_WITHIN
+        least = LEAST_STATEMENTS if self._settings.confirms else 1
+        return _COVERED_WITHIN if len(self._parents) >= least else _COVERED_ALONE_WITHIN
 
     def probe_silent(self, now: float) -> None:
         """Let parents that are silent while others bring events show that they live."""

@@ -18,14 +18,15 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import attrs
 
 from broker.streams.dropped_count import DroppedCount
-from plugins.dcp.epoch_steps import EpochSteps
+from plugins.dcp.copy_comparison import CopyComparison
+from plugins.dcp.epoch_steps import NEVER, EpochSteps
 from plugins.dcp.event_range import IRange
 from plugins.dcp.held_ranges import HeldRanges
 from plugins.dcp.nack_timer import NackSettings, NackTimer
 from plugins.dcp.parent_chain import ParentChain
 from plugins.dcp.parent_chains import ParentChains
 from plugins.dcp.parent_path import ParentPath
-from plugins.dcp.recent_events import Disagreement, FirstCopy, LaterCopy, RecentEvents
+from plugins.dcp.recent_events import FirstCopy, RecentEvents
 from plugins.dcp.trusted_parts import trusted_parts
 
 #: Ranges in a request that are not sent again.
@@ -71,12 +72,14 @@ class SequenceReceiver(Generic[RangeT]):
         self.dropped_events: dict[int, DroppedCount] = {}
         """New events that no parent has kept, by AN; the owner empties it."""
         self._too_far = 0
-        self.disagreements: list[Disagreement] = []
-        """New ones; the owner empties the list."""
+        self.forgotten_upto = 0
+        """Greatest AN of an event that `recent` does not remember any more."""
         self._parents = parents
         self._chains = ParentChains(parents)
+        self.copies = CopyComparison(
+            self, RecentEvents() if recent is None else recent, self._chains
+        )
         self._held = HeldRanges[RangeT](settings.held_bytes)
-        self._recent = RecentEvents() if recent is None else recent
         self._received_at: float | None = None
         self._timer = NackTimer(parents, settings.nack)
 
@@ -123,13 +126,15 @@ class SequenceReceiver(Generic[RangeT]):
             self._too_far += 1
             return ()
         self._follow_chain(chain, path, range_, now, is_repeated=is_repeated)
-        if self._compare(parent, path, range_, now, is_repeated=is_repeated):
+        current = self.current
+        if self.copies.compare(parent, path, range_, current, now, is_repeated=is_repeated):
             range_ = range_.adopt(self._held)
-        if range_.upto <= self.current:
+        chain.claims.add(range_.previous, range_.upto, current)
+        if range_.upto <= current:
             return ()
-        is_trusted = chain.epochs.reached_after(self.required.newest) <= self.current
+        is_trusted = self._is_trusted(chain)
         delivered: list[RangeT] = []
-        for part in (range_,) if is_trusted else trusted_parts(range_, chain.epochs, self.required):
+        for part in (range_,) if is_trusted else self._take_apart(range_, chain):
             if part.previous > self.current:
                 if self._held.add(part, now) and is_trusted:
                     self._timer.note_further(now)
@@ -186,6 +191,11 @@ class SequenceReceiver(Generic[RangeT]):
             return self.current is None or not self._chains
         reached_after = chain.epochs.reached_after(self.required.newest)
         return chain.start <= self.current and reached_after <= self._required_from
+
+    def find_begin(self, epoch: int) -> int:
+        """Return the first AN behind which a parent selects by the query of an epoch; 0: none."""
+        begins = [each.epochs.reached_after(epoch) for each in self._chains]
+        return min((each for each in begins if each != NEVER), default=0)
 
     @property
     def _required_from(self) -> int:
@@ -246,9 +256,18 @@ class SequenceReceiver(Generic[RangeT]):
 
     def find_copy(self, an: int) -> FirstCopy | None:
         """Return the remembered copies of an event."""
-        return self._recent.find(self, an)
+        return self.copies.find(an)
 
     # ------------------------------------------------------------------ chains
+
+    def _is_trusted(self, chain: ParentChain) -> bool:
+        """Return whether a parent's ranges lead over the ANs between their events."""
+        assert self.current is not None
+        return chain.epochs.reached_after(self.required.newest) <= self.current
+
+    def _take_apart(self, range_: RangeT, chain: ParentChain) -> Sequence[RangeT]:
+        """Return the parts of a range that is not trusted as a whole."""
+        return trusted_parts(range_, chain.epochs, self.required)
 
     def _follow_chain(
         self, chain: ParentChain, path: ParentPath, range_: RangeT, now: float, *, is_repeated: bool
@@ -262,36 +281,6 @@ class SequenceReceiver(Generic[RangeT]):
         elif not is_repeated and range_.upto < chain.end:
             path.reordering.add_sample(now - chain.advanced_at)
             path.lost = max(0, path.lost - 1)
-
-    def _compare(
-        self,
-        parent: Hashable,
-        path: ParentPath,
-        range_: RangeT,
-        now: float,
-        *,
-        is_repeated: bool,
-    ) -> bool:
-        """Count the events of a range. Return True if another parent's copy of one differs."""
-        recent, known_disagreements = self._recent, len(self.disagreements)
-        for an, digest in range_.digests():
-            known = recent.find(self, an)
-            if known is None:
-                if self.current is not None and an <= self.current:
-                    # It is older than the memory, or came from the log.
-                    path.duplicate += 1
-                    continue
-                recent.add(self, an, FirstCopy(digest, now, parent, is_repeated))
-                path.first += 1
-                path.repaired += is_repeated
-                continue
-            path.duplicate += 1
-            known.add_later(LaterCopy(parent, now, is_repeated))
-            if not is_repeated and known.parent != parent:
-                path.skew.add_sample(now - known.received_at)
-            if known.digest != digest:
-                self.disagreements.append(Disagreement(an, known.parent, parent))
-        return len(self.disagreements) > known_disagreements
 
     # ------------------------------------------------------------------ held ranges
 
@@ -308,8 +297,10 @@ class SequenceReceiver(Generic[RangeT]):
             if not self._has_missing_range():
                 self._timer.stop()
                 return delivered
+            if self._confirm_following(delivered, now):
+                continue
             assert self.current is not None
-            end = self._chains.unavailable_after(self.current, self.required)
+            end = self._find_lost_end(self.current, now)
             if end is None:
                 break
             dropped = self._chains.find_dropped(self.current)
@@ -326,6 +317,16 @@ class SequenceReceiver(Generic[RangeT]):
         if self._chains.have_passed(self.current, self.required):
             self._timer.set_certain(now)
         return delivered
+
+    def _confirm_following(self, delivered: list[RangeT], now: float) -> bool:
+        """Deliver places without events that no range leads over. Return False if there are
+        none."""
+        return False
+
+    def _find_lost_end(self, current: int, now: float) -> int | None:
+        """Return the end of the range behind the present place that is left to the log; None:
+        parents may still bring it."""
+        return self._chains.unavailable_after(current, self.required)
 
     def _take_following(self, delivered: list[RangeT]) -> None:
         if self.current is not None:
@@ -355,8 +356,12 @@ class SequenceReceiver(Generic[RangeT]):
         current = self.current
         assert current is not None
         return any(each.size for each in self._held) or any(
-            each.start <= current < each.end for each in self._chains
+            self._has_lost(each, current) for each in self._chains
         )
+
+    def _has_lost(self, chain: ParentChain, current: int) -> bool:
+        """Return whether a range of a parent is missing behind the present place."""
+        return chain.start <= current < chain.end
 
     def _selects_by_required(self, chain: ParentChain) -> bool:
         return chain.epochs.reached_after(self.required.newest) <= self._required_from

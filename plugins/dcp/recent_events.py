@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import attrs
 
@@ -47,29 +47,38 @@ class Disagreement(NamedTuple):
     other: Hashable
 
 
+class IRememberedSequence(Protocol):
+    """A sequence whose events are remembered."""
+
+    forgotten_upto: int
+    """Greatest AN of the forgotten ones."""
+
+
 class RecentEvents:
     """First copies by sequence and AN; the oldest are forgotten."""
 
     def __init__(self, most: int = MOST_EVENTS) -> None:
         self._most = most
-        self._copies: dict[tuple[object, int], FirstCopy] = {}
-        self._unsettled: deque[tuple[object, int, FirstCopy]] = deque(maxlen=most)
+        self._copies: dict[tuple[IRememberedSequence, int], FirstCopy] = {}
+        self._unsettled: deque[tuple[IRememberedSequence, int, FirstCopy]] = deque(maxlen=most)
         """Those that `take_settled` has not returned."""
 
     def __len__(self) -> int:
         return len(self._copies)
 
-    def find(self, sequence: object, an: int) -> FirstCopy | None:
+    def find(self, sequence: IRememberedSequence, an: int) -> FirstCopy | None:
         return self._copies.get((sequence, an))
 
-    def add(self, sequence: object, an: int, copy: FirstCopy) -> None:
+    def add(self, sequence: IRememberedSequence, an: int, copy: FirstCopy) -> None:
         copies = self._copies
         self._unsettled.append((sequence, an, copy))
         copies[sequence, an] = copy
         if len(copies) > self._most:
-            del copies[next(iter(copies))]
+            oldest, oldest_an = next(iter(copies))
+            del copies[oldest, oldest_an]
+            oldest.forgotten_upto = max(oldest.forgotten_upto, oldest_an)
 
-    def take_settled(self, before: float) -> Iterator[tuple[object, int, FirstCopy]]:
+    def take_settled(self, before: float) -> Iterator[tuple[IRememberedSequence, int, FirstCopy]]:
         """Yield each event once whose first copy came before a time."""
         unsettled = self._unsettled
         while unsettled and unsettled[0][2].received_at < before:

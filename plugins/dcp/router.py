@@ -23,6 +23,7 @@ from plugins.dcp.control import (
     SequenceStart,
     to_query,
 )
+from plugins.dcp.copy_alarms import CopyAlarms
 from plugins.dcp.endpoint import Endpoint
 from plugins.dcp.event_range import (
     Description,
@@ -64,8 +65,6 @@ class Router:
         """Control messages and sequences that were not accepted."""
         self.early = 0
         """Ranges of parents whose query is not known to be in force."""
-        self.disagreements = 0
-        """Events of which two parents sent different copies."""
         self._host = host
         self.settings = settings
         self.is_root = is_root
@@ -93,6 +92,7 @@ class Router:
         self._outgoing: dict[SequenceState, None] = {}
         """Sequences with ranges that leave with the next flush."""
         self.alarms = AlarmReports(host.report, now)
+        self.copy_alarms = CopyAlarms(self.parents, self.alarms, host.wants)
         self.host_alarms: list[str] = []
         """Alarms of the node around the router."""
         self._now = now
@@ -212,14 +212,7 @@ class Router:
         if state.end is not None and current > state.end:
             # The end so far is missing at all parents: the node asks the log for it.
             self._forward(state, EventRange(current, current))
-        if receiver is not None and receiver.disagreements:
-            self.disagreements += len(receiver.disagreements)
-            an, first, other = receiver.disagreements[-1]
-            names = " and ".join(self.parents.name_of(each) for each in (first, other))
-            place = f"{state.description.flow} {state.description.epoch}:{an}"
-            text = f"roots disagree about {place}: the copies of {names} differ"
-            self.alarms.note_event("disagreement", text, self._now)
-            receiver.disagreements.clear()
+        self.copy_alarms.report_disagreements(state, self._now)
 
     def _forward(self, state: SequenceState, range_: EventRange) -> None:
         state.end = range_.upto
@@ -255,6 +248,7 @@ class Router:
             left_out = part.omission
             if left_out is None:
                 ranges = state.receiver.receive(connection, part, now, is_repeated=is_repeated)
+                self.copy_alarms.report_omissions(state, part, now)
             else:
                 ranges = state.receiver.receive_unavailable(
                     *(connection, part.previous, part.upto, now), dropped_count(left_out)

@@ -40,7 +40,7 @@ def make_snapshot(router: Router) -> dict[str, object]:
         "dropped_ranges": sum(each.dropped for each in receivers),
         "early": router.early,
         "rejected": router.rejected,
-        "disagreements": router.disagreements,
+        "disagreements": router.copy_alarms.disagreements,
         "handshakes": attrs.asdict(router.endpoint.counts),
     }
 

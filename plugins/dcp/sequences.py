@@ -42,6 +42,9 @@ class SequenceState:
         if receiver is not None and receiver.current is not None and chain is not None:
             chain.acknowledge(receiver.current)
 
+    def describe_place(self, an: int) -> str:
+        return f"{self.description.flow} {self.description.epoch}:{an}"
+
     def make_batch(self, range_: EventRange) -> FlowBatch:
         """Return a range as a batch of its flow."""
         description = self.description

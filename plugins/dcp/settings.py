@@ -52,6 +52,8 @@ class DcpSettings:
     selector: IParentSelector = diverse_selector
     diversity: Mapping[str, str] = attrs.field(factory=dict)
     """Things that fail together with the node: name by kind."""
+    confirms: bool = False
+    """Several parents must state that a range has no events."""
     multicast: str = ""
     """Address and port of the first of `MOST_GROUPS` IP multicast groups; empty: none is used."""
     pacing: ArqSettings = ArqSettings()

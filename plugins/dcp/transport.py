@@ -54,7 +54,8 @@ class _Host(PeerAddresses):
     def __init__(self, context: ITransportContext, fail: Callable[[Failure], object]) -> None:
         self.name, self.origin = context.node, context.origin
         self.patterns = [pattern.text for pattern in context.patterns]
-        self.match, self.deliver = context.match, context.receive
+        self.match, self.wants = context.match, context.wants
+        self.deliver = context.receive
         self.ticket: ClientTicket | None = None
         self.tickets = TicketRules(context.instance)
         self.links: ILinks | None = None
@@ -219,9 +220,14 @@ class DcpTransport:
             raise NoMesh(f"the mesh {self._context.instance} does not run at this node")
         near = [each.connection.peer for each in (*self._router.parents, *self._router.children)]
         nodes = [format_address(each) for each in near if not isinstance(each, LeafPeer)]
-        own = [] if self._host.leaf_links is None else [self._options.udp]
+        options = self._options
+        own = [] if self._host.leaf_links is None else [options.udp]
         addresses = list(dict.fromkeys((*self._roots, *own, *nodes)))
-        return {"addresses": addresses[:MOST_CANDIDATES], "mtu": self._options.mtu}
+        return {
+            "addresses": addresses[:MOST_CANDIDATES],
+            "mtu": options.mtu,
+            "confirm": options.confirm,
+        }
 
     def start(self) -> None:
         if self._lookup is not None:

@@ -228,6 +228,9 @@ class Services:
     ) -> ILinks:
         raise NotImplementedError
 
+    def wants(self, batch: FlowBatch, instance: str) -> Sequence[bool]:
+        raise NotImplementedError
+
     def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
         raise ConfigurationError(f"{listen} can not be opened")
 

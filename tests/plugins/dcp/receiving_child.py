@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable
 from typing import Final
 
 from broker.streams.contract import CarriedEvent
+from plugins.dcp.confirming_receiver import ConfirmingReceiver
 from plugins.dcp.event_range import EventRange
 from plugins.dcp.nack_timer import NackSettings
 from plugins.dcp.parent_path import ParentPath
@@ -26,10 +27,19 @@ class Child:
     """A receiver, and all that it has delivered."""
 
     def __init__(
-        self, parents: str, settings: ReceiverSettings = PATIENT, start: int | None = 0
+        self,
+        parents: str,
+        settings: ReceiverSettings = PATIENT,
+        start: int | None = 0,
+        *,
+        confirms: bool = False,
     ) -> None:
         self.paths: dict[Hashable, ParentPath] = {each: ParentPath(each) for each in parents}
         self.core = SequenceReceiver[EventRange](self.paths, settings)
+        if confirms:
+            self.core = ConfirmingReceiver[EventRange](self.paths, settings, None, EventRange)
+        self.spans: list[tuple[int, int]] = []
+        """Of all delivered ranges."""
         self.events: list[CarriedEvent] = []
         if start is not None:
             for each in parents:
@@ -53,6 +63,7 @@ class Child:
         found: Delivered = []
         for each in ranges:
             self.events += each.events
+            self.spans.append((each.previous, each.upto))
             found.append((each.previous, each.upto, [event.mark[1] for event in each.events]))
         return found
 

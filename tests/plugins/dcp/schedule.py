@@ -7,12 +7,14 @@ from random import Random
 from typing import Final
 
 from plugins.dcp.event_range import EventRange
-from plugins.dcp.receiver import Nack
+from plugins.dcp.nack_timer import NackSettings
+from plugins.dcp.receiver import Nack, ReceiverSettings
 from plugins.dcp.sender import SequenceSender, Unavailable
-from tests.plugins.dcp.receiving_child import Child, make_range
+from tests.plugins.dcp.receiving_child import PATIENT, Child, make_range
 
 STEP: Final = 0.005
 LAST: Final = 150
+IMPATIENT: Final = ReceiverSettings(nack=NackSettings(patience=1.0))
 
 
 class Parent:
@@ -103,10 +105,22 @@ class Parent:
             self.send(each if isinstance(each, Unavailable) else each.range, is_repeated=True)
 
 
+class Liar(Parent):
+    """A parent that states ranges without some of their events, or wider than it has them."""
+
+    def send(self, item: EventRange | Unavailable, *, is_repeated: bool) -> None:
+        if not isinstance(item, Unavailable):
+            random = self._random
+            ans = [event.mark[1] for event in item.events if random.random() < 0.5]
+            item = make_range(item.previous, item.upto + random.choice([0, 0, 5]), ans)
+        super().send(item, is_repeated=is_repeated)
+
+
 class Schedule:
     """A child with its parents. Its query may change several times."""
 
-    def __init__(self, seed: int, *, names: str, changes: int = 0) -> None:
+    def __init__(self, seed: int, *, names: str, changes: int = 0, liar: str = "") -> None:
+        """With a `liar` among the parents, the child confirms ranges."""
         self.random = random = Random(seed)
         self.now = 0.0
         self.calls: list[tuple[float, Callable[[], object]]] = []
@@ -125,8 +139,10 @@ class Schedule:
                 self._add_query(frozenset(everything), more, self.selections[-1])
             else:
                 self._add_query(self.selections[-1], 0.8)
-        self.child = Child(names)
-        self.parents = [Parent(each, self) for each in names]
+        self.child = Child(names, confirms=bool(liar), settings=IMPATIENT if liar else PATIENT)
+        self.parents = [Parent(each, self) for each in names if each != liar]
+        if liar:
+            self.parents.append(Liar(liar, self))
 
     def _add_query(
         self, events: frozenset[int], share: float, always: frozenset[int] = frozenset()
@@ -157,7 +173,7 @@ class Schedule:
 
     def run(self, seconds: float) -> None:
         core = self.child.core
-        while core.current != LAST and self.now < seconds:
+        while (core.current or 0) < LAST and self.now < seconds:
             self.now += STEP
             for each in self.parents:
                 each.step()

@@ -88,12 +88,12 @@ def test_different_documents_with_one_an_are_a_disagreement() -> None:
     child.give("a", 0, 10, 5, document=b"first")
     assert child.give("b", 0, 12, 5, document=b"other") == [(10, 12, [])]
     child.give("c", 0, 10, 5, document=b"first")
-    assert child.core.disagreements == [Disagreement(5, "a", "b")]
+    assert child.core.copies.disagreements == [Disagreement(5, "a", "b")]
     # Also of events that wait.
     child.give("c", 20, 30, 25, document=b"x")
     child.give("b", 20, 30, 25, document=b"y")
     child.give("a", 10, 20)
-    assert child.core.disagreements[1:] == [Disagreement(25, "c", "b")]
+    assert child.core.copies.disagreements[1:] == [Disagreement(25, "c", "b")]
     assert [each.document for each in child.events] == [b"first", b"x"]
 
 
@@ -102,7 +102,7 @@ def test_the_first_document_is_delivered_although_another_range_begins_earlier()
     child.give("a", 10, 20, 15, document=b"first")
     assert child.give("b", 0, 20, 5, 15, document=b"other") == [(0, 20, [5, 15])]
     assert [each.document for each in child.events] == [b"other", b"first"]
-    assert child.core.disagreements == [Disagreement(15, "a", "b")]
+    assert child.core.copies.disagreements == [Disagreement(15, "a", "b")]
 
 
 def test_a_held_range_of_one_document_is_not_replaced_by_an_earlier_begin() -> None:
@@ -111,7 +111,7 @@ def test_a_held_range_of_one_document_is_not_replaced_by_an_earlier_begin() -> N
     child.give("b", 5, 25, 15, 22, document=b"other")
     child.give("c", 0, 7)
     assert [each.document for each in child.events] == [b"first", b"other"]
-    assert child.core.disagreements == [Disagreement(15, "a", "b")]
+    assert child.core.copies.disagreements == [Disagreement(15, "a", "b")]
 
 
 def test_held_bytes_are_bounded() -> None:

@@ -17,13 +17,13 @@ def test_events_come_in_order_and_once(seed: int) -> None:
     child = schedule.child
     assert child.core.current == LAST
     assert child.ans == sorted(schedule.selections[0])
-    assert child.core.passed == 0 and child.core.disagreements == []
+    assert child.core.passed == 0 and child.core.copies.disagreements == []
 
 
 def check(schedule: Schedule) -> None:
     schedule.run(60.0)
     core, ans = schedule.child.core, schedule.child.ans
-    assert core.current == LAST and core.passed == 0 and core.disagreements == []
+    assert core.current == LAST and core.passed == 0 and core.copies.disagreements == []
     assert ans == sorted(set(ans))
     assert schedule.promised <= {*ans} <= frozenset().union(*schedule.selections)
 

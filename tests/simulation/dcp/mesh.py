@@ -190,7 +190,7 @@ class Mesh:
         if not batch.dropped:
             came = set(marks)
             for mark in truth.between(batch.after, batch.upto):
-                if mark not in came and node.wants(flow, mark):
+                if mark not in came and node.must_get(flow, mark):
                     self.violations.append(f"{where}: {mark} is missing")
 
     def _fill_gap(self, node: str, flow: str, batch: FlowBatch) -> bool:
@@ -303,6 +303,10 @@ class MeshNode:
     def deliver(self, batch: FlowBatch) -> None:
         self._mesh.check(self, batch)
 
+    def wants(self, batch: FlowBatch) -> Sequence[bool]:
+        found = zip(batch.events, self.match(batch), strict=True)
+        return [bool(links) or self.must_get(batch.flow, each.mark) for each, links in found]
+
     def set_link_interest(
         self,
         link: Hashable,
@@ -385,7 +389,7 @@ class MeshNode:
         self.router.withdraw(key)
         self.changed()
 
-    def wants(self, flow: str, mark: Mark) -> bool:
+    def must_get(self, flow: str, mark: Mark) -> bool:
         """Return whether an active subscription must get an event."""
         return any(
             each.start is not None

@@ -1,0 +1,62 @@
+"""Alarms about the copies of one event, or their lack, at several parents of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from broker.streams.contract import FlowBatch
+from plugins.dcp.alarm_reports import AlarmReports
+from plugins.dcp.event_range import EventRange
+from plugins.dcp.parents import Parents
+from plugins.dcp.sequences import SequenceState
+
+
+class CopyAlarms:
+    def __init__(
+        self,
+        parents: Parents,
+        alarms: AlarmReports,
+        wants: Callable[[FlowBatch], Sequence[bool]],
+    ) -> None:
+        """`wants` is that of `IRouterHost`."""
+        self.disagreements = 0
+        """Events of which two parents sent different copies."""
+        self._parents = parents
+        self._alarms = alarms
+        self._wants = wants
+
+    def report_disagreements(self, state: SequenceState, now: float) -> None:
+        found = [] if state.receiver is None else state.receiver.copies.disagreements
+        if found:
+            self.disagreements += len(found)
+            an, first, other = found[-1]
+            found.clear()
+            names = " and ".join(self._parents.name_of(each) for each in (first, other))
+            place = state.describe_place(an)
+            text = f"roots disagree about {place}: the copies of {names} differ"
+            self._alarms.note_event("disagreement", text, now)
+
+    def report_omissions(self, state: SequenceState, range_: EventRange, now: float) -> None:
+        """Count the events of a received range that other parents have left out of theirs.
+
+        Only wanted ones count: a parent that can not match an event sends it to all children.
+        """
+        found = [] if state.receiver is None else state.receiver.copies.omissions
+        if not found:
+            return
+        omissions = {each.an: each for each in found}
+        found.clear()
+        batch = state.make_batch(range_.only(omissions))
+        for event, is_wanted in zip(batch.events, self._wants(batch), strict=True):
+            _, bringing, omitting = omissions[event.mark[1]]
+            for each in omitting if is_wanted else ():
+                path = self._parents.paths.get(each)
+                if path is None:
+                    continue
+                path.left_out += 1
+                names = self._parents.name_of(each), self._parents.name_of(bringing)
+                text = (
+                    f"the parent {names[0]} has left out events of {state.description.flow} that "
+                    f"{names[1]} has brought"
+                )
+                self._alarms.note_event("omission", text, now)

@@ -1,0 +1,83 @@
+"""Comparison of the copies of one sequence's events that several parents bring."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from plugins.dcp.event_range import IRange
+from plugins.dcp.parent_chains import ParentChains
+from plugins.dcp.parent_path import ParentPath
+from plugins.dcp.recent_events import (
+    Disagreement,
+    FirstCopy,
+    IRememberedSequence,
+    LaterCopy,
+    RecentEvents,
+)
+
+
+class Omission(NamedTuple):
+    """A parent brings an event that was in no range of other parents, although they state so."""
+
+    an: int
+    bringing: Hashable
+    omitting: list[Hashable]
+
+
+class CopyComparison:
+    def __init__(
+        self, sequence: IRememberedSequence, recent: RecentEvents, chains: ParentChains
+    ) -> None:
+        """`recent` has the events of all sequences of a node."""
+        self.disagreements: list[Disagreement] = []
+        """New ones; the owner empties the list."""
+        self.omissions: list[Omission] = []
+        """New ones; the owner empties the list."""
+        self._sequence = sequence
+        self._recent = recent
+        self._chains = chains
+
+    def find(self, an: int) -> FirstCopy | None:
+        return self._recent.find(self._sequence, an)
+
+    def compare(
+        self,
+        parent: Hashable,
+        path: ParentPath,
+        range_: IRange,
+        current: int,
+        now: float,
+        *,
+        is_repeated: bool,
+    ) -> bool:
+        """Count the events of a range. Return True if another parent's copy of one differs."""
+        has_different = False
+        for an, digest in range_.digests():
+            known = self.find(an)
+            if known is None:
+                self._add_first(parent, an, FirstCopy(digest, now, parent, is_repeated))
+                if an <= current:
+                    # It is older than the memory, came from the log, or was left out before.
+                    path.duplicate += 1
+                else:
+                    path.first += 1
+                    path.repaired += is_repeated
+                continue
+            path.duplicate += 1
+            known.add_later(LaterCopy(parent, now, is_repeated))
+            if not is_repeated and known.parent != parent:
+                path.skew.add_sample(now - known.received_at)
+            if known.digest != digest:
+                has_different = True
+                self.disagreements.append(Disagreement(an, known.parent, parent))
+        return has_different
+
+    def _add_first(self, parent: Hashable, an: int, copy: FirstCopy) -> None:
+        sequence = self._sequence
+        if an > sequence.forgotten_upto:
+            # Else another parent may have brought it.
+            omitting = self._chains.find_omitting(parent, an)
+            if omitting:
+                self.omissions.append(Omission(an, parent, omitting))
+        self._recent.add(sequence, an, copy)
