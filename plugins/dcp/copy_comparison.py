@@ -34,6 +34,8 @@ class CopyComparison:
         """New ones; the owner empties the list."""
         self.omissions: list[Omission] = []
         """New ones; the owner empties the list."""
+        self._claimed_upto = 0
+        """Greatest AN in a range of any parent."""
         self._sequence = sequence
         self._recent = recent
         self._chains = chains
@@ -52,11 +54,16 @@ class CopyComparison:
         is_repeated: bool,
     ) -> bool:
         """Count the events of a range. Return True if another parent's copy of one differs."""
+        recent, sequence, claimed_upto = self._recent, self._sequence, self._claimed_upto
+        if range_.upto > claimed_upto:
+            self._claimed_upto = range_.upto
         has_different = False
         for an, digest in range_.digests():
-            known = self.find(an)
+            known = recent.find(sequence, an)
             if known is None:
-                self._add_first(parent, an, FirstCopy(digest, now, parent, is_repeated))
+                if an <= claimed_upto:
+                    self._note_omission(parent, an)
+                recent.add(sequence, an, FirstCopy(digest, now, parent, is_repeated))
                 if an <= current:
                     # It is older than the memory, came from the log, or was left out before.
                     path.duplicate += 1
@@ -73,11 +80,10 @@ class CopyComparison:
                 self.disagreements.append(Disagreement(an, known.parent, parent))
         return has_different
 
-    def _add_first(self, parent: Hashable, an: int, copy: FirstCopy) -> None:
-        sequence = self._sequence
-        if an > sequence.forgotten_upto:
-            # Else another parent may have brought it.
-            omitting = self._chains.find_omitting(parent, an)
-            if omitting:
-                self.omissions.append(Omission(an, parent, omitting))
-        self._recent.add(sequence, an, copy)
+    def _note_omission(self, parent: Hashable, an: int) -> None:
+        """Note which parents have left out an event that one brings first."""
+        # Another parent may have brought a forgotten event.
+        is_remembered = an > self._sequence.forgotten_upto
+        omitting = self._chains.find_omitting(parent, an) if is_remembered else []
+        if omitting:
+            self.omissions.append(Omission(an, parent, omitting))

@@ -99,7 +99,7 @@ class ParentChains:
         return [
             other
             for other, each in self._chains.items()
-            if other != parent
+            if other is not parent
             and each.claims.has_claimed(an)
             and each.epochs.epoch_at(an) == bringing
         ]

@@ -34,6 +34,7 @@ class MeshCase(TransportCase):
     links = dcp_links
     link_options = DcpLinkOptions()
     seeds: ClassVar[Sequence[int]] = (0, 1)
+    confirms = False
 
     def node_options(self, number: int) -> DcpOptions:
         """The roots have room for the routers only."""
@@ -42,6 +43,7 @@ class MeshCase(TransportCase):
             udp=address_of(number),
             roots=(address_of(0), address_of(1)),
             children=2 if name in ROOTS else 8 if name in ROUTERS else 0,
+            confirm=self.confirms,
         )
 
     @contextmanager
@@ -67,3 +69,9 @@ class MeshCase(TransportCase):
     @staticmethod
     def parents(network: TransportNetwork, name: str) -> list[str]:
         return [each["name"] for each in network.state_of(name)["parents"]]
+
+
+class ConfirmingMesh(MeshCase):
+    """The nodes confirm the ranges of their parents."""
+
+    confirms = True

@@ -23,7 +23,7 @@ from plugins.dcp.stack import DcpLinkOptions, dcp_links
 from tests.seeds import seeds
 from tests.simulation.network.adversary import Attack, change_document
 from tests.simulation.network.attacked_network import AttackedNetwork
-from tests.simulation.network.dcp_mesh import LEAVES, MeshCase
+from tests.simulation.network.dcp_mesh import LEAVES, ConfirmingMesh, MeshCase
 from tests.simulation.network.transport_adversary import attacked
 
 #: A parent of both leaves, as n3 is.
@@ -119,9 +119,8 @@ def take_over(network: TransportNetwork, attack: MeshAttack) -> None:
 
 @contextmanager
 def attacked_mesh(
-    seed: int, kind: type[MeshAttack]
+    seed: int, kind: type[MeshAttack], case: MeshCase
 ) -> Iterator[tuple[AttackedNetwork, TransportNetwork]]:
-    case = MeshCase()
     with deterministic(seed), NetworkWorld(seed) as world:
         attack = kind(Random(seed))
 
@@ -149,9 +148,12 @@ def attacked_mesh(
 
 
 @pytest.mark.parametrize("kind", [WrongSignatures, Replays, Drops, Silence])
+@pytest.mark.parametrize("case", [MeshCase, ConfirmingMesh])
 @pytest.mark.parametrize("seed", seeds(1, 6))
-def test_other_nodes_have_the_guarantees(seed: int, kind: type[MeshAttack]) -> None:
-    with attacked_mesh(seed, kind) as (network, transports):
+def test_other_nodes_have_the_guarantees(
+    seed: int, case: type[MeshCase], kind: type[MeshAttack]
+) -> None:
+    with attacked_mesh(seed, kind, case()) as (network, transports):
         network.publish()
         network.check()
         transports.check_states(HONEST)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 
@@ -16,31 +16,23 @@ from broker.testing.transport_network import (
     TransportNetwork,
     at_altitude,
 )
+from plugins.dcp.event_range import EventRange
 from plugins.dcp.options import DcpOptions
+from plugins.dcp.sequences import SequenceState
 from tests.seeds import seeds
-from tests.simulation.network.dcp_mesh import LEAVES, MeshCase, address_of
-from tests.simulation.network.mesh_omissions import Omission, SomeOmitted, WideRanges, omit
+from tests.simulation.network.dcp_mesh import LEAVES, ConfirmingMesh, MeshCase, address_of
+from tests.simulation.network.mesh_omissions import (
+    Omission,
+    SomeOmitted,
+    WideRanges,
+    omit,
+    router_of,
+)
 
 MALICIOUS = "n2"
 KINDS = (Omission, SomeOmitted, WideRanges)
 #: Packets of both parents come in random order.
 REORDERED = DatagramFaults(jitter=0.01)
-
-
-class ConfirmingMesh(MeshCase):
-    """Two roots, two routers, two leaves, which confirm the ranges of their parents."""
-
-    confirms = True
-
-    def node_options(self, number: int) -> DcpOptions:
-        found = super().node_options(number)
-        return DcpOptions(
-            udp=found.udp, roots=found.roots, children=found.children, confirm=self.confirms
-        )
-
-
-class TrustingMesh(ConfirmingMesh):
-    confirms = False
 
 
 class DeepMesh(ConfirmingMesh):
@@ -138,8 +130,8 @@ def test_an_honest_mesh_loses_nothing_and_raises_no_alarm(seed: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", seeds(1, 6))
 def test_a_leaf_that_trusts_its_parents_names_the_router(seed: int, kind: type[Omission]) -> None:
-    with TrustingMesh().network(seed, 6, feed=DEFAULT_STACK) as network:
-        case = TrustingMesh()
+    with MeshCase().network(seed, 6, feed=DEFAULT_STACK) as network:
+        case = MeshCase()
         case.set_faults(network.world, REORDERED)
         for name in LEAVES:
             network.subscribe(f"all-{name}", name)
@@ -149,3 +141,29 @@ def test_a_leaf_that_trusts_its_parents_names_the_router(seed: int, kind: type[O
         network.publish(30)
         network.world.run(2.0)
         assert f"the parent {MALICIOUS} has left out events" in alarms_of(network)
+
+
+def test_a_router_that_sends_more_than_was_requested_accuses_nobody() -> None:
+    case = MeshCase()
+    with case.network(0, 6, feed=DEFAULT_STACK) as network:
+        for name in LEAVES:
+            network.subscribe(f"some-{name}", name, at_altitude(1, PATTERN))
+        network.subscribe("all", MALICIOUS)
+        network.add_publisher("n0")
+        network.world.run_until(lambda: all(len(case.parents(network, n)) == 2 for n in LEAVES))
+        children = router_of(network, MALICIOUS).children
+        forward = children.forward
+
+        def forward_all(
+            state: SequenceState, range_: EventRange, links: Sequence[frozenset[Hashable]]
+        ) -> None:
+            everybody = frozenset(child.link for child in children)
+            forward(state, range_, [everybody for _ in links])
+
+        children.forward = forward_all  # type: ignore[method-assign]
+        network.publish(20)
+        network.world.run(2.0)
+        parents = [each for name in LEAVES for each in network.state_of(name)["parents"]]
+        assert sum(each["first"] for each in parents) == 2 * 20
+        assert alarms_of(network) == ""
+        assert [each["left_out"] for each in parents] == [0, 0, 0, 0]
