@@ -126,7 +126,7 @@ class QueueSettings:
     total_bytes: int = setting(
         value_kind.size(MIB, TIB),
         GIB,
-        "Memory of the queues and send buffers of all clients and links of nodes. Beyond half of "
+        "Memory of the queues and send buffers of all clients, links and meshes. Beyond half of "
         "it, those with more than an equal part of the half are full.",
     )
 

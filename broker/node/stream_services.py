@@ -165,7 +165,7 @@ class StreamServices:
         self.link_interest: RemoteInterest = network.remote_interest
         self.open_links, self.find_addresses = opener.open, opener.find_addresses
         self.open_client_links, self.open_group = opener.open_to_clients, opener.open_group
-        self.ticket_key = b""
+        self.ticket_key, self.queue_memory = b"", node.queue_memory
         self.ticket_policy = build_ticket_policy(node.settings.network, network)
         self.parse_query = node.parse_query
         self._network = network
@@ -352,15 +352,12 @@ class StreamServices:
             for event, verdict in zip(batch.events, verdicts, strict=True)
         ]
 
-    def wants(self, batch: FlowBatch, instance: str) -> Sequence[bool]:
+    def wants(self, instance: str, batch: FlowBatch) -> Sequence[bool]:
         if not self._accepts_signatures(batch):
             return [False for _ in batch.events]
         verdicts = self._matcher.match([each.document for each in batch.events])
-        interest = self.link_interest
-        return [
-            isinstance(verdict, Accepted) and interest.has_match_at(verdict.subscriptions, instance)
-            for verdict in verdicts
-        ]
+        has_match = self.link_interest.has_match_at
+        return [isinstance(v, Accepted) and has_match(v.subscriptions, instance) for v in verdicts]
 
 
 @implementer(IStreamTransport)

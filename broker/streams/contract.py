@@ -21,6 +21,7 @@ from broker.event.envelope import SecurityLevel
 from broker.event.place import Mark
 from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
+from broker.queue_memory import QueueMemory
 from broker.streams.dropped_count import DroppedCount
 from broker.transport.clock import IClock
 from broker.transport.layer import ClockOffset
@@ -193,6 +194,7 @@ class ITransportContext(Interface):
     random: Random = Attribute("source of random numbers")
     clearance: SecurityLevel = Attribute("highest level of events that `publish` gets")
     wall_clock: Callable[[], int] = Attribute("returns ms since 1970")
+    queue_memory: QueueMemory = Attribute("counts the queues of the node together")
     folder: Path = Attribute("folder for files of this instance; it may not exist")
 
     def open_links(listen: str, receiver: ILinkReceiver) -> ILinks:

@@ -14,6 +14,7 @@ from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
+from broker.queue_memory import QueueMemory
 from broker.streams.contract import CarriedEvent, ClusterFactory, FlowBatch, ILinkReceiver, ILinks
 from broker.streams.group_contract import IGroup, OnGroupDatagrams
 from broker.streams.link_key import ILinkInterest
@@ -43,6 +44,8 @@ class NodeServices(Protocol):
     def random(self) -> Random: ...
     @property
     def wall_clock(self) -> Callable[[], int]: ...
+    @property
+    def queue_memory(self) -> QueueMemory: ...
     @property
     def folder(self) -> Path: ...
     @property
@@ -107,7 +110,7 @@ class NodeServices(Protocol):
     def match(self, batch: FlowBatch) -> Sequence[Collection[Hashable]]:
         """Return the targets of each event."""
 
-    def wants(self, batch: FlowBatch, instance: str) -> Sequence[bool]:
+    def wants(self, instance: str, batch: FlowBatch) -> Sequence[bool]:
         """See `ITransportContext.wants`, of a named instance."""
 
     def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:

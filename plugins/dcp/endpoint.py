@@ -271,6 +271,7 @@ class Endpoint:
     def _end(self, connection: Connection, now: float) -> None:
         if self._connections.pop(connection.own_id, None) is None:
             return
+        connection.buffer.held.close()
         packets = connection.writer.take_packets()
         if packets:
             self._send(connection.peer, packets)

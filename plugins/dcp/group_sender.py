@@ -13,13 +13,15 @@ from typing import Final
 
 import attrs
 
+from broker.queue_memory import QueueMemory
 from broker.transport.arq.mac import Mac
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import Group, GroupSequence, SequenceStart, Ungroup
 from plugins.dcp.event_range import Description, EventRange
+from plugins.dcp.outgoing_sequence import OutgoingSequence
 from plugins.dcp.packet import ACKREQ, STREAM
 from plugins.dcp.packet_writer import PacketWriter
-from plugins.dcp.send_buffer import OutgoingSequence, SendBuffer
+from plugins.dcp.send_buffer import SendBuffer
 from plugins.dcp.settings import DcpSettings
 
 #: Seconds after which the next packet requests an acknowledgement.
@@ -135,7 +137,9 @@ class GroupSender:
         self._members: dict[Connection, GroupMember] = {}
         members = self._members.values
         self._writer = _GroupWriter(id_, Mac(key), settings.mtu, members)
-        self._buffer = SendBuffer(self._writer, _SlowestPace(members), settings, lambda: 0)
+        # The buffers of the members count what waits.
+        uncounted = attrs.evolve(settings, memory=QueueMemory())
+        self._buffer = SendBuffer(self._writer, _SlowestPace(members), uncounted, lambda: 0)
         self._sequences: list[OutgoingSequence] = []
         """In the order of their indexes."""
         self._range: EventRange | None = None

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-import attrs
-
+from broker.queue_memory import HeldBytes
 from broker.streams.queue_policy import BLOCK, Admission, IQueuePolicy
 from plugins.dcp.control import MOST_SEQUENCES, SequenceStart, encode_message
 from plugins.dcp.event_range import Description, EventRange, SequenceKey, StreamRange
 from plugins.dcp.feedback import MOST_ENDS
 from plugins.dcp.incoming_sequences import encode_opening
+from plugins.dcp.outgoing_sequence import OutgoingSequence
 from plugins.dcp.pace import IPace
 from plugins.dcp.packet import ACKREQ, NACK, RETX, STREAM, SYN
 from plugins.dcp.packet_writer import PacketWriter
@@ -31,18 +31,6 @@ PART: Final = b"\1"
 CONTROL_INDEX: Final = 0
 #: Packets of one sequence before another one has its turn.
 _TURN: Final = 16
-
-
-@attrs.define(eq=False)
-class OutgoingSequence:
-    """A sequence for the child of a connection."""
-
-    index: int
-    description: Description
-    sender: SequenceSender[EventRange]
-    opening: bytes
-    """Description in each packet, until the child has acknowledged one."""
-    is_known: bool = False
 
 
 def _make_stream_range(previous: int, upto: int) -> StreamRange:
@@ -90,6 +78,8 @@ class SendBuffer:
         self.sent = SentRanges()
         """Those that the child has not acknowledged."""
         self.waiting_bytes = 0
+        self.held = HeldBytes(settings.memory)
+        """Bytes that wait, or are not acknowledged, by the last flush."""
         self._until_ackreq = settings.ack_every
 
     def __iter__(self) -> Iterator[OutgoingSequence]:
@@ -155,10 +145,14 @@ class SendBuffer:
 
     def has_room(self, size: int) -> bool:
         """As the next three, for `IQueuePolicy.admit`."""
-        return self.waiting_bytes + size <= self._settings.send_bytes
+        held = self.waiting_bytes + self.sent.bytes
+        self.held.resize(held)
+        is_allowed = not held or self._settings.memory.allows(held, size)
+        return is_allowed and self.waiting_bytes + size <= self._settings.send_bytes
 
     def could_fit(self, size: int) -> bool:
-        return size <= self._settings.send_bytes
+        is_allowed = self._settings.memory.could_allow(self.waiting_bytes, size)
+        return is_allowed and size <= self._settings.send_bytes
 
     def drop_oldest(self) -> bool:
         for sequence in self._ready.values():
@@ -377,15 +371,23 @@ class SendBuffer:
 
     def _keep_bounds(self, now: float) -> None:
         settings = self._settings
-        self.sent.keep_bounds(settings.send_bytes, now - settings.send_seconds)
-        if self.waiting_bytes <= settings.send_bytes:
-            if self.waiting_bytes <= settings.send_bytes // 2:
-                self.lagging_since = None
-            return
-        if self.lagging_since is None:
-            self.lagging_since = now
+        oldest = now - settings.send_seconds
+        self.sent.keep_bounds(settings.send_bytes, oldest)
+        if self.waiting_bytes > settings.send_bytes:
+            if self.lagging_since is None:
+                self.lagging_since = now
+            self._drop_waiting(settings.send_bytes)
+        elif self.waiting_bytes <= settings.send_bytes // 2:
+            self.lagging_since = None
+        while not self.held.resize(self.waiting_bytes + self.sent.bytes):
+            # The queues of the node have no more room together.
+            self._drop_waiting(self.waiting_bytes // 2)
+            self.sent.keep_bounds(self.sent.bytes // 2, oldest)
+
+    def _drop_waiting(self, most_bytes: int) -> None:
+        """Leave the oldest waiting ranges beyond so many bytes to the log."""
         for sequence in list(self._ready.values()):
-            excess = self.waiting_bytes - settings.send_bytes
+            excess = self.waiting_bytes - most_bytes
             if excess <= 0:
                 break
             before = sequence.sender.waiting_bytes

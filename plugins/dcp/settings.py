@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from broker.queue_memory import QueueMemory
 from broker.transport.arq.settings import ArqSettings
 from plugins.dcp.mesh.selection import IParentSelector, diverse_selector
 from plugins.dcp.receiver import ReceiverSettings
@@ -57,3 +58,5 @@ class DcpSettings:
     multicast: str = ""
     """Address and port of the first of `MOST_GROUPS` IP multicast groups; empty: none is used."""
     pacing: ArqSettings = ArqSettings()
+    memory: QueueMemory = attrs.field(factory=QueueMemory, eq=False)
+    """Of all queues of the node, in which the send buffers count."""

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+import attrs
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -167,8 +168,9 @@ class DcpTransport:
         if is_root:
             self._is_fed = context.request_feed()
         host: IRouterHost = self._host
+        settings = self._options.make_settings(context.clearance.rank)
         self._router = Router(
-            *(host, self._options.make_settings(context.clearance.rank)),
+            *(host, attrs.evolve(settings, memory=context.queue_memory)),
             lambda size: secrets.token_bytes(size),
             *(self._find_roots(addresses, is_root), context.random),
             *(context.wall_clock, context.clock.seconds()),

@@ -22,6 +22,7 @@ from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
 from broker.order_certificates.signing_key import PinnedKeys, SigningKey
+from broker.queue_memory import QueueMemory
 from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
@@ -160,6 +161,7 @@ class Services:
         self.ticket_key, self.ticket_policy = b"", TicketPolicy()
         self.signing_key = SigningKey.generate()
         self.public_keys: PinnedKeys = {}
+        self.queue_memory = QueueMemory()
 
     def install(self, destination: LinkKey, id: str, interest: StreamInterest) -> bool:
         self.installed[destination, id] = interest
@@ -228,7 +230,7 @@ class Services:
     ) -> ILinks:
         raise NotImplementedError
 
-    def wants(self, batch: FlowBatch, instance: str) -> Sequence[bool]:
+    def wants(self, instance: str, batch: FlowBatch) -> Sequence[bool]:
         raise NotImplementedError
 
     def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:

@@ -13,9 +13,9 @@ from broker.transport.arq.mac import Mac
 from plugins.dcp.connection import Connection
 from plugins.dcp.control import ControlMessage, SequenceStart
 from plugins.dcp.event_range import Description, EventRange, SequenceKey
+from plugins.dcp.outgoing_sequence import OutgoingSequence
 from plugins.dcp.packet import Packet, decode
 from plugins.dcp.receiver import SequenceReceiver
-from plugins.dcp.send_buffer import OutgoingSequence
 from plugins.dcp.settings import DcpSettings
 
 DESCRIPTION: Final = Description("0a/ops.>", 1, "n1")

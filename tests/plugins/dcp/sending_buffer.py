@@ -8,11 +8,12 @@ from typing import Final
 from broker.transport.arq.pacer import Pacer
 from plugins.dcp.event_range import Description, EventRange
 from plugins.dcp.incoming_sequences import decode_opening
+from plugins.dcp.outgoing_sequence import OutgoingSequence
 from plugins.dcp.packet import STREAM, SYN, Packet
 from plugins.dcp.packet_writer import PacketWriter
 from plugins.dcp.parts import MissingParts
 from plugins.dcp.receiver import Nack
-from plugins.dcp.send_buffer import OutgoingSequence, SendBuffer
+from plugins.dcp.send_buffer import SendBuffer
 from plugins.dcp.settings import DcpSettings
 from tests.plugins.dcp.connection_pipe import DESCRIPTION, MAC, read
 

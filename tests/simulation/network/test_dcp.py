@@ -14,6 +14,7 @@ from broker.errors import BadName
 from broker.testing.datagram_network import DatagramFaults
 from broker.testing.transport_network import CARRIED, TransportNetwork, at_altitude
 from tests.simulation.network.dcp_mesh import LEAVES, ROUTERS, MeshCase
+from tests.simulation.network.mesh_omissions import router_of
 
 
 def lines_below(steps: Sequence[PathStep], indent: str = "") -> Iterator[str]:
@@ -102,6 +103,20 @@ class TestMesh(MeshCase, unittest.TestCase):
                         self.assertEqual(network.count_requests(name), requests[name], name)
                 network.world.start("n2")
                 network.publish(20)
+
+    def test_a_child_that_is_cut_off_holds_memory_of_its_parents_queues(self) -> None:
+        with self.mesh(0) as network:
+            router, memory = router_of(network, "n2"), network.world["n2"].queue_memory
+            (child,) = [each for each in router.children if each.name == "n4"]
+            network.cut_datagrams("n2", "n4")
+            network.publish(5)
+            held = child.connection.buffer.sent.bytes
+            self.assertGreater(held, 0)
+            self.assertGreaterEqual(memory.used, held)
+            network.world.run_until(lambda: "n2" not in self.parents(network, "n4"), 60.0)
+            network.world.run_until(lambda: child not in list(router.children), 60.0)
+            network.world.run_until(lambda: not memory.used)
+            network.world.heal_transports()
 
     def test_a_root_dies_and_comes_back(self) -> None:
         for seed in self.seeds:
