@@ -34,6 +34,17 @@ class ConfirmingReceiver(SequenceReceiver[RangeT]):
         """`make_range` makes a range without events; else as `SequenceReceiver`."""
         super().__init__(parents, settings, recent)
         self._make_range = make_range
+        self._begin: int | None = None
+        """Place at which the sequence has begun."""
+
+    def begin(self, an: int, now: float) -> list[RangeT]:
+        """Begin behind the lowest AN that a parent states until something is delivered: one alone
+        may state a begin far ahead."""
+        if self.current == self._begin and self.current is not None:
+            self.current = min(an, self.current)
+        found = super().begin(an, now)
+        self._begin = an if self._begin is None else min(an, self._begin)
+        return found
 
     def _is_trusted(self, chain: ParentChain) -> bool:
         return False

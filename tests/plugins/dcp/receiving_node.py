@@ -20,8 +20,10 @@ from tests.plugins.dcp.recording_connection import RecordingConnection
 class Node(Owner):
     """The parents of a node, and all that they have delivered."""
 
-    def __init__(self, *, is_root: bool = False, first_epoch: int = 0) -> None:
-        settings = DcpSettings()
+    def __init__(
+        self, *, is_root: bool = False, first_epoch: int = 0, confirms: bool = False
+    ) -> None:
+        settings = DcpSettings(confirms=confirms)
         super().__init__(settings)
         self.covered: list[str] = []
         """Names of the calls that were made as covered."""

@@ -21,6 +21,10 @@ _STACK = '[stacks.mesh]\nuse = "dcp"\nudp = "127.0.0.1:8770"\n'
             "either roots or root_name names the roots of the mesh; both are set",
         ),
         (
+            'root_name = "asdi.example"\nparents = 1\nconfirm = true',
+            "confirm has no meaning with one parent",
+        ),
+        (
             'roots = ["127.0.0.1:8770"]\nroot_port = 7',
             "root_port has no meaning without root_name",
         ),
