@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Protocol, cast
+from typing import Protocol
 
-from twisted.internet.defer import Deferred, succeed
-from zope.interface import implementer
+from twisted.internet.defer import Deferred
 
 from broker.cluster.address import Address
 from broker.cluster.carried_event import as_carried_event
@@ -22,7 +21,7 @@ from broker.cluster.relayed_entry import claimed_header
 from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.config import Settings
-from broker.config.stacks import DEFAULT_STACK, FindPlugins, StackInstance
+from broker.config.stacks import FindPlugins, StackInstance
 from broker.delivery.output import Output
 from broker.errors import BadName, ProtocolError
 from broker.event.flow import pattern_of
@@ -32,6 +31,7 @@ from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
+from broker.node.cluster_transport import ClusterTransport
 from broker.node.ticket_policy import build_ticket_policy
 from broker.queue_memory import QueueMemory
 from broker.recovery.lost_range import read_lost_range
@@ -40,11 +40,8 @@ from broker.signatures.node_key import load_node_key, read_public_keys
 from broker.streams.connection_port import NodeIdentity
 from broker.streams.contract import (
     CarriedEvent,
-    CarriedInterest,
     ClusterFactory,
     FlowBatch,
-    IStreamTransport,
-    ITransportContext,
 )
 from broker.streams.interest import CarriedInterests
 from broker.streams.link_key import Unmatched
@@ -358,48 +355,3 @@ class StreamServices:
         verdicts = self._matcher.match([each.document for each in batch.events])
         has_match = self.link_interest.has_match_at
         return [isinstance(v, Accepted) and has_match(v.subscriptions, instance) for v in verdicts]
-
-
-@implementer(IStreamTransport)
-class ClusterTransport:
-    """The network of clusters as a transport, of the default flow and of those of its instances.
-
-    Its interest is announced first. The default instance starts and stops it.
-    """
-
-    def __init__(self, network: Network, context: ITransportContext) -> None:
-        self._network = network
-        self._context = context
-        self._is_default = context.instance == DEFAULT_STACK
-
-    def listen(self) -> None:
-        """Do nothing: `broker.cluster.listener` has listened before."""
-
-    def start(self) -> None:
-        if self._is_default:
-            self._network.start()
-
-    def stop(self) -> Deferred[None]:
-        return Deferred.fromCoroutine(self._network.stop()) if self._is_default else succeed(None)
-
-    def announce(self, key: str, interest: CarriedInterest) -> None:
-        """Do nothing: `Network.interest` announces all interest."""
-
-    def withdraw(self, key: str) -> None:
-        """Do nothing, as for `announce`."""
-
-    def publish(self, batch: FlowBatch) -> None:
-        targets = cast(Sequence[Collection[Address]], self._context.match(batch))
-        self._network.send_frames(batch, targets)
-
-    def recovered(self, batch: FlowBatch) -> None:
-        """Do nothing: the network itself brought the events."""
-
-    def snapshot(self) -> Mapping[str, object]:
-        state = self._network.state
-        own = self._network.membership.instance_links.values()
-        links = [each.snapshot() for each in own if each.instance == self._context.instance]
-        return {
-            "peers": [] if state is None else sorted(state.map.members()),
-            **({"links": links} if links else {}),
-        }
