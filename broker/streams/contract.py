@@ -264,7 +264,7 @@ class ITransportContext(Interface):
         """Return for each event the links behind which it is wanted; an event that can not be
         matched here is wanted behind all with interest in its stream."""
 
-    def wants(batch: FlowBatch) -> Sequence[bool]:
+    def is_due(batch: FlowBatch) -> Sequence[bool]:
         """Return for each event whether a subscription of this node, or a link of the instance,
         certainly wants it: not for an event that is forged, or can not be matched here."""
 

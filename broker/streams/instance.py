@@ -72,7 +72,7 @@ class TransportInstance:
         self.clock, self.random = services.clock, services.random
         self.wall_clock, self.find_addresses = services.wall_clock, services.find_addresses
         self.open_group = partial(services.open_group, stack)
-        self.wants, self.queue_memory = partial(services.wants, stack.name), services.queue_memory
+        self.is_due, self.queue_memory = partial(services.is_due, stack.name), services.queue_memory
         self.folder, self.signing_key = services.folder / stack.name, services.signing_key
         self.public_keys, self.cluster = services.public_keys, services.cluster
         # The network of clusters judges each route itself.

@@ -16,14 +16,14 @@ class CopyAlarms:
         self,
         parents: Parents,
         alarms: AlarmReports,
-        wants: Callable[[FlowBatch], Sequence[bool]],
+        is_due: Callable[[FlowBatch], Sequence[bool]],
     ) -> None:
-        """`wants` is that of `IRouterHost`."""
+        """`is_due` is that of `IRouterHost`."""
         self.disagreements = 0
         """Events of which two parents sent different copies."""
         self._parents = parents
         self._alarms = alarms
-        self._wants = wants
+        self._is_due = is_due
 
     def report_disagreements(self, state: SequenceState, now: float) -> None:
         found = [] if state.receiver is None else state.receiver.copies.disagreements
@@ -47,7 +47,7 @@ class CopyAlarms:
         omissions = {each.an: each for each in found}
         found.clear()
         batch = state.make_batch(range_.only(omissions))
-        for event, is_wanted in zip(batch.events, self._wants(batch), strict=True):
+        for event, is_wanted in zip(batch.events, self._is_due(batch), strict=True):
             _, bringing, omitting = omissions[event.mark[1]]
             for each in omitting if is_wanted else ():
                 path = self._parents.paths.get(each)
