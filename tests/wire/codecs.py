@@ -29,6 +29,7 @@ from broker.order_certificates.certificate import sign_certificate
 from broker.replay import replayer_messages
 from broker.scram import ClientFirst, NodeExchange
 from broker.streams import ticket
+from broker.streams.contract import CarriedEvent
 from broker.transport.arq import wire as arq
 from broker.transport.monitor import wire as monitor
 from broker.transport.multicast import group_datagram
@@ -198,6 +199,9 @@ _DELIVERY = event_batch.encode_delivery(
     event_batch.encode_events([logged(1, 1), logged(1, 3)]),
     *([(2, (1, 4))], Liveness.LIVE, ("n", 1, 0)),
 )
+_MESH_EVENTS = b"".join(
+    event_range.encode_entry(CarriedEvent((1, an), b"r", b"<d/>")) for an in (6, 9)
+)
 _PROXY_HEADER = proxy_header.SIGNATURE + b"\x21\x11\0\x0c" + bytes(12)
 
 CODECS: Mapping[str, tuple[Decode, Sample]] = {
@@ -246,7 +250,7 @@ CODECS: Mapping[str, tuple[Decode, Sample]] = {
         packet.decode,
         _one_of(*(packet.encode(packet.Packet(f, 9, 5, b"body")) for f in (0, 1, 1 << 9))),
     ),
-    "mesh range": (lambda data: event_range.decode_range(5, 9, 1, data), _framed(">QBHH", _bytes)),
+    "mesh range": (lambda data: event_range.decode_range(5, 9, 1, data), _one_of(_MESH_EVENTS)),
     "mesh opening": (
         incoming_sequences.decode_opening,
         lambda random: incoming_sequences.encode_opening(
