@@ -157,7 +157,7 @@ class Network:
             self.replicas.replicate_committed(events)
         self.flows.publish_committed(events, matches)
 
-    def send_frames(self, batch: FlowBatch, targets: Sequence[Collection[Address]]) -> None:
+    def send_frames(self, batch: FlowBatch, targets: Sequence[frozenset[Address]]) -> None:
         """Send own events in frames, each to its targets."""
         if self.traffic is not None:
             outgoing = [

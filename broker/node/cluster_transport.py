@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from twisted.internet.defer import Deferred, succeed
@@ -48,7 +48,7 @@ class ClusterTransport:
         """Do nothing, as for `announce`."""
 
     def publish(self, batch: FlowBatch) -> None:
-        targets = cast(Sequence[Collection[Address]], self._context.match(batch))
+        targets = cast(Sequence[frozenset[Address]], self._context.match(batch))
         self._network.send_frames(batch, targets)
 
     def recovered(self, batch: FlowBatch) -> None:

@@ -35,7 +35,7 @@ from broker.streams.contract import (
 )
 from broker.streams.guarded_receiver import guard_receiver
 from broker.streams.interest_transport import IInterestTransport, Marks
-from broker.streams.link_key import LinkKey, Unmatched
+from broker.streams.link_key import LinkKey, links_of
 from broker.streams.messaging import IMessagingTransport
 from broker.streams.node_services import NodeServices
 from broker.streams.site_statuses import SiteStatuses
@@ -253,9 +253,7 @@ class TransportInstance:
     def _own_links(self, targets: Collection[Hashable]) -> frozenset[Hashable]:
         if self._uses_network:
             return frozenset(each for each in targets if not isinstance(each, LinkKey))
-        keys = (each for each in targets if isinstance(each, LinkKey))
-        kind = Unmatched if isinstance(targets, Unmatched) else frozenset[Hashable]
-        return kind(each.link for each in keys if each.instance == self.instance)
+        return links_of(self.instance, targets)
 
     def snapshot(self) -> dict[str, Any]:
         own: Mapping[str, object] = self._call("snapshot") or {}
@@ -372,7 +370,9 @@ class TransportInstance:
     def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
         matched, targets = self._matched
         found = targets if matched is batch else self._services.match(batch)
-        return [self._own_links(each) for each in found]
+        # Few of a batch's targets differ. Equal ones may differ in their type.
+        links = {key: self._own_links(key[1]) for key in {(type(each), each) for each in found}}
+        return [links[type(each), each] for each in found]
 
     def notify(self, notice: SiteNotice) -> None:
         if self._transport is not None:

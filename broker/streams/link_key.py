@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from typing import NamedTuple, Protocol
 
 from broker.matching.covering.stream_interest import StreamInterest
@@ -20,6 +20,13 @@ class LinkKey(NamedTuple):
 
 class Unmatched(frozenset[Hashable]):
     """Targets of an event that could not be matched here: all with interest in its stream."""
+
+
+def links_of(instance: str, targets: Collection[Hashable]) -> frozenset[Hashable]:
+    """Return the links of an instance among the targets of an event."""
+    keys = (each for each in targets if isinstance(each, LinkKey))
+    kind = Unmatched if isinstance(targets, Unmatched) else frozenset[Hashable]
+    return kind(each.link for each in keys if each.instance == instance)
 
 
 class ILinkInterest(Protocol):

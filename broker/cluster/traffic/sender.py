@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TypeAlias
 
@@ -50,7 +50,18 @@ def progress_attempt(turn: int) -> int:
 class OutgoingEvent:
     event: CarriedEvent
     level: int
-    destinations: Collection[Address]
+    destinations: frozenset[Address]
+
+
+@attrs.frozen(slots=True)
+class _Recipients:
+    """Destinations that get an event."""
+
+    cleared: frozenset[Address]
+    denied: int
+    """Those without a cleared route."""
+    sent_upto: Mark
+    """Some have got the events up to here."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -157,8 +168,7 @@ class OriginSender:
         frame_events: list[CarriedEvent] = []
         levels: list[int] = []
         destinations: list[frozenset[Address]] = []
-        for event in events:
-            recipients = self._recipients(event, is_cleared)
+        for event, recipients in self._with_recipients(events, is_cleared):
             if recipients:
                 frame_events.append(event.event)
                 levels.append(event.level)
@@ -189,10 +199,9 @@ class OriginSender:
     ) -> None:
         """Record events behind the last ones, up to a mark, that another way sends."""
         self._begin_range(self._sent_upto, upto)
-        recipients: set[Address] = set()
-        for _, group in groupby(events, lambda each: (each.destinations, each.level)):
-            *_, last = group
-            recipients |= self._recipients(last, is_cleared)
+        recipients = frozenset[Address]().union(
+            *(found for _, found in self._with_recipients(events, is_cleared))
+        )
         for each in recipients:
             self._destinations[each].sent = upto
             self._repeats[each] = 0
@@ -273,14 +282,35 @@ class OriginSender:
     def _new_destination(self, newest: Mark) -> _Destination:
         return _Destination(max(newest, self._sent_upto), newest)
 
-    def _recipients(self, event: OutgoingEvent, is_cleared: IsCleared) -> frozenset[Address]:
-        recipients = set()
+    def _with_recipients(
+        self, events: Iterable[OutgoingEvent], is_cleared: IsCleared
+    ) -> Iterator[tuple[OutgoingEvent, frozenset[Address]]]:
+        """Yield each event, in their order, with the destinations that get it.
+
+        Routes are looked up once for events with equal destinations and levels.
+        """
+        found: dict[tuple[frozenset[Address], int], _Recipients] = {}
+        for event in events:
+            key = event.destinations, event.level
+            recipients = found.get(key)
+            if recipients is None:
+                recipients = self._find_recipients(event, is_cleared)
+                if recipients.sent_upto < event.event.mark:
+                    found[key] = recipients
+            self.denied += recipients.denied
+            yield event, recipients.cleared
+
+    def _find_recipients(self, event: OutgoingEvent, is_cleared: IsCleared) -> _Recipients:
+        cleared, denied, sent_upto = [], 0, (0, 0)
         for each in event.destinations:
             state = self._destinations.get(each)
-            if state is None or state.is_reading or event.event.mark <= state.sent:
+            if state is None or state.is_reading:
+                continue
+            sent_upto = max(sent_upto, state.sent)
+            if event.event.mark <= state.sent:
                 continue
             if is_cleared(each, event.level):
-                recipients.add(each)
+                cleared.append(each)
             else:
-                self.denied += 1
-        return frozenset(recipients)
+                denied += 1
+        return _Recipients(frozenset(cleared), denied, sent_upto)

@@ -54,7 +54,9 @@ class Senders:
     def carry(self, upto: int, *to: int) -> None:
         """Record events at these places for `ONE`."""
         self.newest = upto
-        events = [OutgoingEvent(CarriedEvent((1, n), b"r", b"<x/>"), 0, [ONE]) for n in to]
+        events = [
+            OutgoingEvent(CarriedEvent((1, n), b"r", b"<x/>"), 0, frozenset([ONE])) for n in to
+        ]
         self.senders.record_flow_events(FLOW, (1, upto), events)
 
     def announced(self) -> dict[str, tuple[int, int]]:

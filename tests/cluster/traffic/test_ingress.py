@@ -43,7 +43,7 @@ def forwarded_range(after: Mark, upto: Mark, since: Mark | None) -> Range:
     frame: Frame = departures.make_frame([span2], [event], [0], [(1, (0,))])
     (enter,) = traffic.receive_frame(frame, 0.0)
     assert isinstance(enter, EnterUnit)
-    (passed,) = traffic.send_into_unit(enter, [OutgoingEvent(event, 0, [OTHER])], 0.0)
+    (passed,) = traffic.send_into_unit(enter, [OutgoingEvent(event, 0, frozenset([OTHER]))], 0.0)
     assert isinstance(passed, SendFrame)
     (range_,) = passed.frame.ranges
     assert range_.destination == OTHER
@@ -117,7 +117,7 @@ def make_entry() -> Traffic:
 def forward_matched(traffic: Traffic, enter: EnterUnit) -> list[Frame]:
     assert enter.received is not None
     events = enter.frame.events_at(enter.frame.event_indices_for(enter.received.index))
-    departing = [OutgoingEvent(each, 0, [ENTRY, OTHER]) for each in events]
+    departing = [OutgoingEvent(each, 0, frozenset([ENTRY, OTHER])) for each in events]
     effects = traffic.send_into_unit(enter, departing, 0.0)
     return [each.frame for each in effects if isinstance(each, SendFrame)]
 

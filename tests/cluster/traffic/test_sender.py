@@ -22,7 +22,8 @@ def make_sender(*destinations: Address, upto: Mark = (1, 0)) -> OriginSender:
 
 
 def event(offset: int, *recipients: Address, level: int = 0) -> OutgoingEvent:
-    return OutgoingEvent(CarriedEvent((1, offset), b"r", b"d%d" % offset, level), level, recipients)
+    carried = CarriedEvent((1, offset), b"r", b"d%d" % offset, level)
+    return OutgoingEvent(carried, level, frozenset(recipients))
 
 
 def send(
@@ -139,13 +140,16 @@ def test_a_destination_over_the_frame_limit_finds_a_missing_range() -> None:
     sender.set_destinations(many, (1, 0))
     last = many[-1]
     first = sender.event_frame(
-        (1, 0), (1, 1), [OutgoingEvent(CarriedEvent((1, 1), b"r", b"d"), 0, many)], lambda *_: True
+        (1, 0),
+        (1, 1),
+        [OutgoingEvent(CarriedEvent((1, 1), b"r", b"d"), 0, frozenset(many))],
+        lambda *_: True,
     )
     assert first is not None and last not in [each.destination for each in first.ranges]
     second = sender.event_frame(
         (1, 1),
         (1, 2),
-        [OutgoingEvent(CarriedEvent((1, 2), b"r", b"d"), 0, [last])],
+        [OutgoingEvent(CarriedEvent((1, 2), b"r", b"d"), 0, frozenset([last]))],
         lambda *_: True,
     )
     assert second is not None
