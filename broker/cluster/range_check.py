@@ -46,6 +46,11 @@ def check_ranges(frame: Frame, source: FrameSource) -> None:
         _check_range(frame, index, events, source, checker)
 
 
+def only_passes(frame: Frame, own: Address) -> bool:
+    """Return True if the frame of another cluster has no range for the own one."""
+    return not any(_is_for_cluster(each.destination, own) for each in frame.ranges)
+
+
 def names_unavailable(frame: Frame) -> bool:
     """Return True if a frame names events that are in no log any more."""
     return any(each.unavailable_upto is not None for each in frame.ranges)
@@ -70,12 +75,16 @@ def _check_range(
 
 
 def _is_checked(destination: Address, source: FrameSource) -> bool:
-    if not destination.node:
-        # The events enter the unit here.
-        return is_within(source.own.unit, destination.unit)
-    if source.is_inside:
+    if source.is_inside and destination.node:
         return destination == source.own
-    return destination.unit == source.own.unit
+    return _is_for_cluster(destination, source.own)
+
+
+def _is_for_cluster(destination: Address, own: Address) -> bool:
+    if destination.node:
+        return destination.unit == own.unit
+    # The events enter the unit here.
+    return is_within(own.unit, destination.unit)
 
 
 def _is_of_other_node(span: Range, origin_node: Address, source: FrameSource) -> bool:

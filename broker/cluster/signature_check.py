@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from broker.cluster.address import Address
 from broker.cluster.network_state import NetworkState
-from broker.cluster.range_check import FrameSource, check_ranges, names_unavailable
+from broker.cluster.range_check import FrameSource, check_ranges, names_unavailable, only_passes
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.version import PROOF_VERSION
 from broker.config.network import NetworkSettings
@@ -38,7 +38,7 @@ class SignaturePolicy:
     """Settings of a node about signatures."""
 
     check_inside: bool = False
-    """Check also what the nodes of the own cluster send."""
+    """Check also what nodes of the own cluster send, and frames that only pass it."""
     must_sign: bool = False
     """Events without a signature are rejected."""
     revoked: Mapping[str, Mark] = attrs.field(factory=dict)
@@ -88,10 +88,14 @@ class SignatureCheck:
         """Return False for a frame with a forged event or range, or with a malformed body.
         `version` is that of the link's protocol.
 
+        The events of a frame that only passes this cluster are checked where they enter another.
+
         Inside the cluster unavailable events are always checked: nothing brings them back.
         """
         is_inside = sender.unit == state.address.unit
-        must_check = self._must_check(frame.origin, is_inside)
+        must_check = self._checks_links_inside(frame.origin) or not (
+            is_inside or only_passes(frame, state.address)
+        )
         if not (must_check or names_unavailable(frame)):
             return True
         source = FrameSource(
@@ -176,8 +180,10 @@ class SignatureCheck:
         return [each for each in events if proof_of(each.record)]
 
     def _must_check(self, flow: str, is_inside: bool) -> bool:
-        policy = self._policy
-        return not is_inside or policy.check_inside or origin_of(flow) in policy.revoked
+        return not is_inside or self._checks_links_inside(flow)
+
+    def _checks_links_inside(self, flow: str) -> bool:
+        return self._policy.check_inside or origin_of(flow) in self._policy.revoked
 
     def _accepts(
         self, flow: str, events: Sequence[ReceivedEvent], sender: str, *, must_sign: bool

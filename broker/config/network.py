@@ -154,8 +154,8 @@ class NetworkSettings:
     verify: str = setting(
         value_kind.choice("edge", "always"),
         "edge",
-        "Where signatures of events are checked: only where events enter a cluster and in "
-        "recovery, or also on links inside it.",
+        "Where signatures of events are checked: only where events enter a cluster that needs "
+        "them and in recovery, or also on links inside it and where they only pass.",
     )
     validate: str = setting(
         value_kind.choice("untrusted", "every-hop"),

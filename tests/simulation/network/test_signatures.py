@@ -173,6 +173,34 @@ def test_the_own_cluster_is_checked_by_setting() -> None:
         assert world.network_of("a").signatures.rejected == {"mallory": 1}
 
 
+@pytest.mark.parametrize(
+    ("verify", "rejected"), [("edge", {"c": {"b": 1}}), ("always", {"b": {"mallory": 1}})]
+)
+def test_a_frame_that_passes_a_cluster_is_checked_at_its_destination(
+    verify: str, rejected: dict[str, dict[str, int]]
+) -> None:
+    with NetworkWorld(1) as world:
+        world.add("a", "one", verify=verify)
+        world.add("b", "two", gateways=["a"], verify=verify)
+        world.add("c", "three", gateways=["b"], verify=verify)
+        world.run(6.0)
+        publisher = Publisher(world.client("publisher", "a"))
+        reader = Reader(world, world.client("reader", "c"))
+        world.run(3.0)
+        publisher.publish()
+        read(world, reader, seconds=3.0)
+        assert len(reader.events) == 1
+        event = logged(world, "a")[0]
+        forged = carry(event, event.epoch, event.offset + 1)
+        BadPeer(world, "b").send(frame_of(event.origin, forged, Address(("three",), "")).encode())
+        world.run(1.0)
+        found = {name: dict(world.network_of(name).signatures.rejected) for name in "abc"}
+        assert {name: counts for name, counts in found.items() if counts} == rejected
+        publisher.publish()
+        read(world, reader, seconds=3.0)
+        assert len(reader.events) == 2 and reader.gaps == []
+
+
 def test_a_replica_can_not_change_the_events_of_a_dead_origin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
