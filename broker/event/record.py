@@ -81,10 +81,15 @@ def split_record(record: bytes) -> tuple[bytes, bytes, bytes]:
 
 def replace_header(received: bytes, plain: bytes) -> bytes:
     """Return a record of nine elements with the annotation and the proof of a received record."""
-    if received[:1] == PROVED and (length := _tail_length(received)):
-        if received[1:-length] == plain[1:]:
-            return received
-    elif received[:1] == PLAIN:
+    size = len(received) - len(plain) - _LEAST_TAIL
+    if (
+        0 < size <= MAX_PROOF_BYTES
+        and received.startswith(PROVED + plain[1:])
+        and received.startswith(_tail_heads[size], len(plain))
+        and received.endswith(_tail_ends[size])
+    ):
+        return received
+    if received[:1] == PLAIN:
         return plain
     _, annotation, proof = split_record(received)
     return join_record(plain, annotation, proof)
@@ -138,6 +143,12 @@ def join_record(plain: bytes, annotation: bytes = b"", proof: bytes = b"") -> by
 def proof_of(record: bytes) -> bytes:
     """Return the proof; empty if there is none, or the record is malformed."""
     return _split_proved(record)[2] if record[:1] == PROVED else b""
+
+
+def around_proof(size: int) -> tuple[bytes, bytes]:
+    """Return the bytes before and after a proof of `size` bytes, in a record without an
+    annotation."""
+    return _tail_heads[size], _tail_ends[size]
 
 
 def with_proof(record: bytes, proof: bytes) -> bytes:

@@ -12,7 +12,6 @@ from broker.event.flow import origin_of
 from broker.event.origin import is_signed_origin
 from broker.event.place import Mark
 from broker.event.placeholder import digest_of
-from broker.event.record import split_record
 from broker.signatures.leaf import PlacedEvent
 from broker.signatures.verification import ProofChecker
 
@@ -60,21 +59,21 @@ def find_forged(
     is_signed = is_signed_origin(origin)
     checker = ProofChecker(origin)
     for event in events:
-        plain, _, proof = split_record(event.record)
-        if not (proof and is_signed):
-            counts.unsigned += 1
-            if not may_be_unsigned and (must_sign or is_signed):
-                yield event, BadSignature(f"an event of the log {origin} is not signed")
+        placed = None
+        if is_signed:
+            try:
+                placed = checker.check(event.mark, event.record, digest_of(event.document))
+            except BadSignature as error:
+                yield event, error
+                continue
+        if placed is not None:
+            counts.signed += 1
+            if signed is not None:
+                signed.append(placed)
             continue
-        placed = PlacedEvent(event.mark, plain, digest_of(event.document))
-        try:
-            checker.check(placed, proof)
-        except BadSignature as error:
-            yield event, error
-            continue
-        counts.signed += 1
-        if signed is not None:
-            signed.append(placed)
+        counts.unsigned += 1
+        if not may_be_unsigned and (must_sign or is_signed):
+            yield event, BadSignature(f"an event of the log {origin} is not signed")
 
 
 def check_events(

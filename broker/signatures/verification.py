@@ -6,11 +6,12 @@ from typing import Final, NamedTuple
 
 from broker.errors import BadSignature
 from broker.event.origin import origin_has_key
+from broker.event.place import Mark
+from broker.event.record import PLAIN, PROVED, around_proof, split_record
 from broker.order_certificates.signing_key import has_signed
-from broker.signatures.leaf import HASH_BYTES, PlacedEvent, hash_event
+from broker.signatures.leaf import HASH_BYTES, SALT_BYTES, PlacedEvent, hash_event
 from broker.signatures.proof import (
     GROUP_LEAVES,
-    HEAD_BYTES,
     SHARED_BYTES,
     Proof,
     decode_proof,
@@ -20,27 +21,46 @@ from broker.signatures.proof import (
 
 #: Wrong keys that one checker hashes.
 MOST_FOREIGN_KEYS: Final = 4
+_PROVED: Final = PROVED[0]
 
 
 class _ProvedGroup(NamedTuple):
-    """Parts of the proofs of a group, of which the hashes are proved."""
+    """A group of which the hashes are proved.
 
-    shared: bytes
+    The records of its events end in equal bytes, but for the position and the salt.
+    """
+
+    length: int
+    """Of these bytes."""
+    before: bytes
+    """Those up to the position."""
+    after: bytes
+    """Those behind the salt."""
     hashes: bytes
     number: int
     leaves: int
 
-    def hash_of(self, proof: bytes) -> bytes:
-        """Return the hash of the leaf that a proof of this group is for; empty for others."""
-        hashes = self.hashes
-        if len(proof) != HEAD_BYTES + len(hashes):
-            return b""
-        position = proof[SHARED_BYTES]
+    @classmethod
+    def of(cls, proof: bytes, found: Proof) -> _ProvedGroup:
+        before, after = around_proof(len(proof))
+        return cls(
+            len(before) + len(proof) + len(after),
+            before + proof[:SHARED_BYTES],
+            found.hashes + after,
+            found.hashes,
+            found.position // GROUP_LEAVES,
+            found.leaves,
+        )
+
+    def find_position(self, record: bytes) -> int:
+        """Return the index of the position in a record of this group; 0 for other records."""
+        start = len(record) - self.length
+        if start <= 0 or record[0] != _PROVED or not record.startswith(self.before, start):
+            return 0
+        at = start + len(self.before)
+        position = record[at]
         is_of_group = position < self.leaves and position // GROUP_LEAVES == self.number
-        if not (is_of_group and proof.startswith(self.shared) and proof.endswith(hashes)):
-            return b""
-        at = position % GROUP_LEAVES * HASH_BYTES
-        return hashes[at : at + HASH_BYTES]
+        return at if is_of_group and record.endswith(self.after) else 0
 
 
 class ProofChecker:
@@ -57,23 +77,35 @@ class ProofChecker:
         self._foreign_keys: set[bytes] = set()
         self._signed: set[tuple[bytes, bytes]] = set()
         """Shared bytes of proofs, and concatenated hashes of all groups."""
-        self._last = _ProvedGroup(b"", b"", 0, 0)
+        self._last: _ProvedGroup | None = None
 
-    def check(self, event: PlacedEvent, proof: bytes) -> None:
-        """Raises `BadSignature`."""
-        expected = self._last.hash_of(proof)
-        if expected:
-            leaf = hash_event(proof[SHARED_BYTES + 1 : HEAD_BYTES], self._name, event)
-            if leaf == expected:
-                return
+    def check(self, mark: Mark, record: bytes, digest: bytes) -> PlacedEvent | None:
+        """Return the event that the proof in its record covers; None without a proof.
+
+        `digest` is the SHA-256 of the document. Raises `BadSignature`.
+        """
+        last = self._last
+        if last is not None and (at := last.find_position(record)):
+            event = PlacedEvent(mark, PLAIN + record[1 : at - len(last.before)], digest)
+            leaf = hash_event(record[at + 1 : at + 1 + SALT_BYTES], self._name, event)
+            first = record[at] % GROUP_LEAVES * HASH_BYTES
+            if leaf == last.hashes[first : first + HASH_BYTES]:
+                return event
+        plain, _, proof = split_record(record)
+        if not proof:
+            return None
+        event = PlacedEvent(mark, plain, digest)
+        self._check_proof(event, proof)
+        return event
+
+    def _check_proof(self, event: PlacedEvent, proof: bytes) -> None:
         found = decode_proof(proof)
         groups = group_hashes(found, hash_event(found.salt, self._name, event))
         shared = proof[:SHARED_BYTES]
         if (shared, groups) not in self._signed:
             self._check_signature(found, groups)
             self._signed.add((shared, groups))
-        number = found.position // GROUP_LEAVES
-        self._last = _ProvedGroup(shared, found.hashes, number, found.leaves)
+        self._last = _ProvedGroup.of(proof, found)
 
     def _check_signature(self, proof: Proof, groups: bytes) -> None:
         if not has_signed(proof.key, proof.signature, statement(self._name, proof.leaves, groups)):

@@ -13,7 +13,7 @@ from broker.event.origin import (
     origin_start_ms,
 )
 from broker.event.placeholder import make_placeholder, placeholder_code
-from broker.event.record import MAX_PROOF_BYTES
+from broker.event.record import MAX_PROOF_BYTES, join_record
 from broker.order_certificates.signing_key import SigningKey
 from broker.signatures.batch_signer import BatchSigner
 from broker.signatures.leaf import HASH_BYTES, PlacedEvent
@@ -38,12 +38,15 @@ def events(count: int) -> list[PlacedEvent]:
     return [placed((3, i + 1), b"\x99record%d" % i, document(i)) for i in range(count)]
 
 
+def check(checker: ProofChecker, event: PlacedEvent, proof: bytes) -> PlacedEvent | None:
+    return checker.check(event.mark, join_record(event.record, proof=proof), event.digest)
+
+
 def is_accepted(event: PlacedEvent, proof: bytes, origin: str = ORIGIN_NAME) -> bool:
     try:
-        ProofChecker(origin).check(event, proof)
+        return check(ProofChecker(origin), event, proof) == event
     except BadSignature:
         return False
-    return True
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -53,7 +56,7 @@ def test_each_event_of_a_batch_is_checked_alone_and_together(count: int) -> None
     assert all(map(is_accepted, signed, proofs))
     checker = ProofChecker(ORIGIN_NAME)
     for event, proof in zip(reversed(signed), reversed(proofs), strict=True):
-        checker.check(event, proof)
+        check(checker, event, proof)
     assert max(map(len, proofs)) <= MAX_PROOF_BYTES
     assert len({decode_proof(each).signature for each in proofs}) == -(-count // MOST_LEAVES)
 
@@ -65,7 +68,7 @@ def test_any_subset_in_any_order_is_accepted(data: st.DataObject) -> None:
     chosen = data.draw(st.lists(st.sampled_from(range(len(signed))), max_size=40))
     checker = ProofChecker(ORIGIN_NAME)
     for index in chosen:
-        checker.check(signed[index], proofs[index])
+        check(checker, signed[index], proofs[index])
 
 
 @pytest.mark.parametrize("checked_first", [False, True])
@@ -76,7 +79,7 @@ def test_another_place_header_or_document_is_rejected(count: int, checked_first:
     checker = ProofChecker(ORIGIN_NAME)
     if checked_first:
         for event, proof in zip(signed, proofs, strict=True):
-            checker.check(event, proof)
+            check(checker, event, proof)
     event, proof = signed[-1], proofs[-1]
     for forged in (
         event._replace(mark=(4, event.mark[1])),
@@ -85,8 +88,8 @@ def test_another_place_header_or_document_is_rejected(count: int, checked_first:
         placed(event.mark, event.record, b"<d>forged</d>"),
     ):
         with pytest.raises(BadSignature):
-            checker.check(forged, proof)
-    checker.check(event, proof)
+            check(checker, forged, proof)
+    check(checker, event, proof)
 
 
 @given(st.sampled_from(COUNTS), st.data())
@@ -98,9 +101,9 @@ def test_a_changed_proof_is_rejected(count: int, data: st.DataObject) -> None:
     proof[data.draw(st.integers(0, len(proof) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     checker = ProofChecker(ORIGIN_NAME)
     if data.draw(st.booleans()):
-        checker.check(signed[index], proofs[index])
+        check(checker, signed[index], proofs[index])
     with pytest.raises(BadSignature):
-        checker.check(signed[index], bytes(proof))
+        check(checker, signed[index], bytes(proof))
 
 
 @given(st.binary(max_size=400))
@@ -154,12 +157,12 @@ def test_a_proof_at_another_position_is_rejected(count: int) -> None:
     proofs = list(map(decode_proof, SIGNER.sign(signed)))
     checker = ProofChecker(ORIGIN_NAME)
     for event, proof in zip(signed, proofs, strict=True):
-        checker.check(event, encode_proof(proof))
+        check(checker, event, encode_proof(proof))
         for position in {*range(count)} - {proof.position}:
             moved = encode_proof(proof._replace(position=position))
             assert not is_accepted(event, moved)
             with pytest.raises(BadSignature):
-                checker.check(event, moved)
+                check(checker, event, moved)
 
 
 def test_a_group_of_leaves_is_no_group_of_groups() -> None:
@@ -205,5 +208,5 @@ def test_few_keys_are_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(20):
         (forged,) = BatchSigner(SigningKey.generate(), ORIGIN_NAME).sign([event])
         with pytest.raises(BadSignature):
-            checker.check(event, forged)
+            check(checker, event, forged)
     assert len(hashed) == MOST_FOREIGN_KEYS
