@@ -57,7 +57,8 @@ class OwnSigner:
 
     def sign_commit(self, events: Iterable[LoggedEvent], ordered: Collection[str]) -> None:
         """Sign the new own events of a commit. Copies of those in `ordered` flows have proofs."""
-        own = [each for each in events if self._is_own(each, ordered)]
+        name = self._origin
+        own = [each for each in events if each.origin == name or self._is_own(each, ordered)]
         # Events of a lost branch get new places: their proofs are not valid there.
         self._sign(own if self._signs_commits else [each for each in own if _has_proof(each)])
 
@@ -81,9 +82,8 @@ class OwnSigner:
             event.record = join_record(plain, annotation, proof)
 
     def _is_own(self, event: LoggedEvent, ordered: Collection[str]) -> bool:
+        """Return True for an own event of another flow than the default one."""
         flow = event.origin
-        if flow == self._origin:
-            return True
         return origin_of(flow) == self._origin and (event.is_withheld or flow not in ordered)
 
 

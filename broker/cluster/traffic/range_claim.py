@@ -18,6 +18,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from itertools import starmap
 from typing import Final, TypeAlias
 
 from broker.cluster.traffic.frame_range import Range, RangeProof
@@ -65,12 +66,12 @@ class RangeEvents:
         return self._hashes[key]
 
     def _hash_levels(self, top: int, found: bytes, down_to: int) -> bytes:
-        places: dict[int, list[bytes]] = {}
-        for rank, mark in zip(self._ranks, self.marks, strict=True):
-            places.setdefault(rank, []).append(_PLACE.pack(*mark))
+        present = set(self._ranks)
         for rank in range(top - 1, down_to - 1, -1):
-            if rank in places or not rank:
-                found = _hash(b"".join((found, bytes((rank,)), *places.get(rank, ()))))
+            if rank in present or not rank:
+                ranked = zip(self._ranks, self.marks, strict=True)
+                places = starmap(_PLACE.pack, [mark for each, mark in ranked if each == rank])
+                found = _hash(b"".join((found, bytes((rank,)), *places)))
         return found
 
 
