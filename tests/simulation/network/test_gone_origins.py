@@ -97,6 +97,8 @@ def test_a_majority_of_the_last_membership_ends_the_wait_with_one_gap(site: Site
         site.world.kill(name)
         site.world.start(name)
         site.world.run_until(lambda: site.world.are_linked("b", "c"))
+        # The only other node that they know from their settings is dead.
+        site.world.run(5.0)
     site.give_up("b", "c")
     site.world.run(15.0)
     assert site.certified_at() == {"b", "c"}
