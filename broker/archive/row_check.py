@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Final
 
 import pyarrow as pa
 
@@ -17,8 +16,6 @@ from broker.archive.row_order import is_strictly_ordered
 from broker.archive.table import batch_to_events, has_values
 from broker.errors import ArchiveCorrupt
 from broker.signatures.event_check import find_forged
-
-_DIGEST_COLUMNS: Final = ("document", "digest", "proof")
 
 
 def check_rows(batches: Iterator[pa.RecordBatch]) -> list[RowSummary]:
@@ -53,7 +50,10 @@ def check_partition_and_hour(file: ArchivedFile, parts: Sequence[RowSummary]) ->
 
 
 def _check_documents(batch: pa.RecordBatch) -> None:
-    documents, digests, proofs = (batch.column(name).to_pylist() for name in _DIGEST_COLUMNS)
+    documents, digests = (batch.column(name).to_pylist() for name in ("document", "digest"))
+    # Files without signed events may lack the column.
+    is_signed = has_values(batch, "proof")
+    proofs = batch.column("proof").to_pylist() if is_signed else [None] * len(documents)
     if not are_intact(documents, digests, proofs):
         raise ArchiveCorrupt("a document does not match its digest")
 
