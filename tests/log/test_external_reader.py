@@ -31,13 +31,15 @@ class Reader:
     PROGRAM = """
 import sys
 from pathlib import Path
+from broker.archive.chunk_columns import chunks_to_batch
 from broker.log.external_reader import ExternalReader
 folder = Path(sys.argv[1])
 log = ExternalReader(folder)
 print("open", flush=True)
 sys.stdin.readline()
 def offsets(after):
-    return [int(n) for chunk in log.read(after, 99, 1 << 30) for n in chunk.offsets]
+    found = log.read(after, 99, 1 << 30)
+    return chunks_to_batch(found).column("offset").to_pylist() if found else []
 print(log.own_extent(), offsets((1, 18)), len(offsets((0, 0))))
 """
 

@@ -14,6 +14,7 @@ from broker.cluster.handshake_messages import PROTOCOL_VERSIONS
 from broker.cluster.replicas.page_frame import make_page_frame
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.frame_range import Range
+from broker.cluster.traffic.version import PROOF_VERSION
 from broker.event.envelope import SecurityLevel
 from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
@@ -288,7 +289,7 @@ def test_a_node_of_an_earlier_version_may_remove_statements(
     with NetworkWorld(1) as world:
         world.add("a", "one")
         with monkeypatch.context() as patch:
-            earlier = PROTOCOL_VERSIONS[:-1]
+            earlier = tuple(each for each in PROTOCOL_VERSIONS if each < PROOF_VERSION)
             patch.setattr("broker.cluster.network_factory.PROTOCOL_VERSIONS", earlier)
             world.add("m", "two", gateways=["a"])
         world.add("b", "three", gateways=["m"], require_signatures=must_sign)
