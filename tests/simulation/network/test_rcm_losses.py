@@ -20,8 +20,8 @@ from tests.simulation.network.rcm_transcripts import check_transcripts, read_ent
 from tests.simulation.network.test_gaps import short_log
 
 SITES = {f"n{each}": f"tcp:host=127.0.0.1:port={9000 + each}" for each in range(3)}
-#: Links keep about 40 events, and a site is disconnected after 10.5 s.
-SETTINGS = RcmLinkSettings(send_buffer_bytes=64 * KIB, suspect=10.5)
+#: Links keep about 40 events, and a site is disconnected after 14 s.
+SETTINGS = RcmLinkSettings(send_buffer_bytes=64 * KIB, suspect=14.0)
 
 
 def make_group(
@@ -66,7 +66,7 @@ def statuses(network: TransportNetwork, name: str) -> list[tuple[str, str, str]]
 @pytest.mark.parametrize(
     ("order", "outage"),
     [
-        ("hybrid", 16.0),
+        ("hybrid", 20.0),
         ("sequencer", 9.0),
         *(
             pytest.param(order, outage, marks=pytest.mark.soak)

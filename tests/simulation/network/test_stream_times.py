@@ -155,6 +155,7 @@ def test_dead_silent_origin_is_waited_for_the_configured_time(feeds: TwoFeeds) -
     feeds.world.run(2.0)
     assert WAIT <= feeds.track() < WAIT + 1.0
     feeds.world.start("a")
+    feeds.world.run_until(lambda: feeds.world.are_linked("a", "b"))
     feeds.world.run(10.0)
     assert feeds.track() < FAST
 
