@@ -1,4 +1,4 @@
-"""Time of the reactor for clients' questions: a tenth for each account."""
+"""Share of the reactor's time for the questions of each account: a tenth."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from broker.identity import Identity
 from broker.limit_registry import LimitRegistry
 from broker.sessions.session import Answerer
 from broker.transport.clock import IClock
+from broker.transport.token_bucket import TokenBucket
 from broker.wire.messages import Ask
 
 #: Seconds that pass for a second of answering.
@@ -26,8 +27,8 @@ MAX_WAITING: Final = 256
 
 @attrs.define
 class _Account:
-    free_at: float = 0.0
-    """Time at which its share has made up for its answers."""
+    seconds: TokenBucket
+    """Those that have not passed for its answers."""
     waiting: deque[Callable[[], None]] = attrs.field(factory=deque)
 
 
@@ -53,7 +54,7 @@ class QuestionTurns:
 
         def answer(identity: Identity, ask: Ask) -> Any:
             account = self._find_account(identity.holder)
-            if not account.waiting and self._wait_of(account) <= 0:
+            if not account.waiting and not self._wait_of(account):
                 return self._run(account, lambda: answerer(identity, ask))
             if len(account.waiting) >= MAX_WAITING:
                 self._limit.count_reached()
@@ -76,14 +77,13 @@ class QuestionTurns:
         try:
             return work()
         finally:
-            took = self._clock.seconds() - began
-            account.free_at = max(account.free_at, began) + FACTOR * took
+            account.seconds.take(FACTOR * (self._clock.seconds() - began), began)
 
     def _wait_of(self, account: _Account) -> float:
-        return account.free_at - BURST - self._clock.seconds()
+        return account.seconds.seconds_until(0.0, self._clock.seconds())
 
     def _schedule(self, account: _Account) -> None:
-        self._clock.callLater(max(0.0, self._wait_of(account)), self._run_next, account)
+        self._clock.callLater(self._wait_of(account), self._run_next, account)
 
     def _run_next(self, account: _Account) -> None:
         account.waiting.popleft()()
@@ -94,9 +94,11 @@ class QuestionTurns:
         accounts, now = self._accounts, self._clock.seconds()
         while accounts:
             oldest = next(iter(accounts.values()))
-            if oldest.waiting or oldest.free_at > now:
+            if oldest.waiting or oldest.seconds.tokens_at(now) < BURST:
                 break
             accounts.popitem(last=False)
-        found = accounts.setdefault(holder, _Account())
+        found = accounts.get(holder)
+        if found is None:
+            found = accounts[holder] = _Account(TokenBucket(1.0, BURST, now))
         accounts.move_to_end(holder)
         return found
