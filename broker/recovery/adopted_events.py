@@ -1,4 +1,4 @@
-"""Own events under an earlier name of this node's log, which are logged again where they must be.
+"""Own events under an earlier name of this node's log: which ones the node logs again.
 
 If another process continues under that name, other nodes may get other events at their places. If
 the name belongs to another key, other nodes read them here, as those of any silent origin

@@ -1,4 +1,4 @@
-"""Answers to one page request that came over different routes, and that no signature proves."""
+"""Union of the answers to one page request that no signature proves, over different routes."""
 
 from __future__ import annotations
 
