@@ -128,7 +128,7 @@ class MeshNode:
     def deliver(self, batch: FlowBatch) -> None:
         self.on_delivery(batch)
 
-    def is_due(self, batch: FlowBatch) -> Sequence[bool]:
+    def has_interest(self, batch: FlowBatch) -> Sequence[bool]:
         return [False for _ in batch.events]
 
     def set_link_interest(

@@ -349,7 +349,7 @@ class StreamServices:
             for event, verdict in zip(batch.events, verdicts, strict=True)
         ]
 
-    def is_due(self, instance: str, batch: FlowBatch) -> Sequence[bool]:
+    def has_interest(self, instance: str, batch: FlowBatch) -> Sequence[bool]:
         if not self._accepts_signatures(batch):
             return [False for _ in batch.events]
         verdicts = self._matcher.match([each.document for each in batch.events])

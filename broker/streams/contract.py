@@ -264,9 +264,9 @@ class ITransportContext(Interface):
         """Return for each event the links behind which it is wanted; an event that can not be
         matched here is wanted behind all with interest in its stream."""
 
-    def is_due(batch: FlowBatch) -> Sequence[bool]:
-        """Return for each event whether a subscription of this node, or a link of the instance,
-        certainly wants it: not for an event that is forged, or can not be matched here."""
+    def has_interest(batch: FlowBatch) -> Sequence[bool]:
+        """Return for each event whether a subscription of this node, or the interest behind a link
+        of the instance, matches it: False if it is forged, or can not be matched here."""
 
     def notify(notice: SiteNotice) -> None:
         """Deliver a status of a site, or missing messages, to the subscriptions of the instance's

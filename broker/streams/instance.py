@@ -67,12 +67,12 @@ class TransportInstance:
         self.plugin, self.patterns = plugin, patterns
         self._pattern_texts = [pattern.text for pattern in patterns]
         self.options = plugin.options() if stack.options is None else stack.options
-        self.node, self.origin = services.node, services.origin
+        self.node, self.origin, self.clock = services.node, services.origin, services.clock
         self.may_have_log, self.must_prove_log = services.may_have_log, services.must_prove_log
-        self.clock, self.random = services.clock, services.random
-        self.wall_clock, self.find_addresses = services.wall_clock, services.find_addresses
+        self.wall_clock, self.random = services.wall_clock, services.random
         self.open_group = partial(services.open_group, stack)
-        self.is_due, self.queue_memory = partial(services.is_due, stack.name), services.queue_memory
+        self.has_interest = partial(services.has_interest, stack.name)
+        self.queue_memory, self.find_addresses = services.queue_memory, services.find_addresses
         self.folder, self.signing_key = services.folder / stack.name, services.signing_key
         self.public_keys, self.cluster = services.public_keys, services.cluster
         # The network of clusters judges each route itself.

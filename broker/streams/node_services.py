@@ -110,8 +110,8 @@ class NodeServices(Protocol):
     def match(self, batch: FlowBatch) -> Sequence[Collection[Hashable]]:
         """Return the targets of each event."""
 
-    def is_due(self, instance: str, batch: FlowBatch) -> Sequence[bool]:
-        """See `ITransportContext.is_due`, of a named instance."""
+    def has_interest(self, instance: str, batch: FlowBatch) -> Sequence[bool]:
+        """See `ITransportContext.has_interest`, of a named instance."""
 
     def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
         """Open links over the link stack of an instance. Raises `ConfigurationError`."""

@@ -16,14 +16,14 @@ class CopyAlarms:
         self,
         parents: Parents,
         alarms: AlarmReports,
-        is_due: Callable[[FlowBatch], Sequence[bool]],
+        has_interest: Callable[[FlowBatch], Sequence[bool]],
     ) -> None:
-        """`is_due` is that of `IRouterHost`."""
+        """`has_interest` is that of `IRouterHost`."""
         self.disagreements = 0
         """Events of which two parents sent different copies."""
         self._parents = parents
         self._alarms = alarms
-        self._is_due = is_due
+        self._has_interest = has_interest
 
     def report_disagreements(self, state: SequenceState, now: float) -> None:
         found = [] if state.receiver is None else state.receiver.copies.disagreements
@@ -47,7 +47,7 @@ class CopyAlarms:
         omissions = {each.an: each for each in found}
         found.clear()
         batch = state.make_batch(range_.only(omissions))
-        for event, is_wanted in zip(batch.events, self._is_due(batch), strict=True):
+        for event, is_wanted in zip(batch.events, self._has_interest(batch), strict=True):
             _, bringing, omitting = omissions[event.mark[1]]
             for each in omitting if is_wanted else ():
                 path = self._parents.paths.get(each)

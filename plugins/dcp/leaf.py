@@ -146,7 +146,7 @@ class DcpLeaf(PeerAddresses):
         """Return no links: there are no children."""
         return [frozenset() for _ in batch.events]
 
-    def is_due(self, batch: FlowBatch) -> Sequence[bool]:
+    def has_interest(self, batch: FlowBatch) -> Sequence[bool]:
         """Return False for each event: a client matches none."""
         return [False for _ in batch.events]
 

@@ -92,7 +92,7 @@ class Router:
         self._outgoing: dict[SequenceState, None] = {}
         """Sequences with ranges that leave with the next flush."""
         self.alarms = AlarmReports(host.report, now)
-        self.copy_alarms = CopyAlarms(self.parents, self.alarms, host.is_due)
+        self.copy_alarms = CopyAlarms(self.parents, self.alarms, host.has_interest)
         self.host_alarms: list[str] = []
         """Alarms of the node around the router."""
         self._now = now

@@ -40,8 +40,8 @@ class IRouterHost(IPeers, Protocol):
     def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
         """Return for each event the links behind which it is wanted."""
 
-    def is_due(self, batch: FlowBatch) -> Sequence[bool]:
-        """See `ITransportContext.is_due`."""
+    def has_interest(self, batch: FlowBatch) -> Sequence[bool]:
+        """See `ITransportContext.has_interest`."""
 
     def deliver(self, batch: FlowBatch) -> object:
         """Log and deliver a batch as far as this node's subscriptions want it."""

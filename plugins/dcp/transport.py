@@ -55,7 +55,7 @@ class _Host(PeerAddresses):
     def __init__(self, context: ITransportContext, fail: Callable[[Failure], object]) -> None:
         self.name, self.origin = context.node, context.origin
         self.patterns = [pattern.text for pattern in context.patterns]
-        self.match, self.is_due = context.match, context.is_due
+        self.match, self.has_interest = context.match, context.has_interest
         self.deliver = context.receive
         self.ticket: ClientTicket | None = None
         self.tickets = TicketRules(context.instance)

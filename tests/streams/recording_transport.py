@@ -230,7 +230,7 @@ class Services:
     ) -> ILinks:
         raise NotImplementedError
 
-    def is_due(self, instance: str, batch: FlowBatch) -> Sequence[bool]:
+    def has_interest(self, instance: str, batch: FlowBatch) -> Sequence[bool]:
         raise NotImplementedError
 
     def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:

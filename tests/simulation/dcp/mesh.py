@@ -303,7 +303,7 @@ class MeshNode:
     def deliver(self, batch: FlowBatch) -> None:
         self._mesh.check(self, batch)
 
-    def is_due(self, batch: FlowBatch) -> Sequence[bool]:
+    def has_interest(self, batch: FlowBatch) -> Sequence[bool]:
         found = zip(batch.events, self.match(batch), strict=True)
         return [bool(links) or self.must_get(batch.flow, each.mark) for each, links in found]
 
