@@ -26,7 +26,7 @@ FLOORS = (
     (
         *("broker", "broker.error", "broker.errors", "broker.rate_limited_log"),
         *("broker.limit_registry", "broker.audit", "broker.queue_memory"),
-        *("broker.private_files", "broker.printable"),
+        *("broker.private_files", "broker.printable", "broker.canonical_base64"),
     ),
     (
         *("broker.event", "broker.transport", "broker.scram"),

@@ -11,13 +11,12 @@ from typing import Final
 
 import attrs
 
-from broker.scram.attributes import encode_base64
+from broker.canonical_base64 import decode_base64, encode_base64
 from broker.scram.key_derivation import (
     KEY_BYTES,
     PBKDF2,
     SCRYPT,
     KeyDerivation,
-    decode_base64,
     format_cost,
     parse_cost,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
+from broker.canonical_base64 import decode_base64
 from broker.config.endpoints import check_endpoint, tcp_address
 from broker.config.setting import BadElement, ValueKind
 from broker.config.units import format_duration, format_size, parse_duration, parse_size
@@ -218,7 +218,7 @@ def _check_site_address(text: str) -> str:
 
 
 def _check_public_key(text: str) -> str:
-    if len(base64.b64decode(text, validate=True)) != _KEY_BYTES:
+    if len(decode_base64(text)) != _KEY_BYTES:
         raise ValueError
     return text
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from broker.canonical_base64 import decode_base64, encode_base64
 from broker.errors import ConfigurationError
 
 #: Of a file.
@@ -35,10 +34,7 @@ class PinnedKey:
     @classmethod
     def parse(cls, text: str) -> PinnedKey:
         """Raises ValueError for other text than `str` returns."""
-        try:
-            return cls(base64.b64decode(text, validate=True))
-        except binascii.Error as error:
-            raise ValueError(str(error)) from None
+        return cls(decode_base64(text))
 
     def has_signed(self, signature: bytes, data: bytes) -> bool:
         try:
@@ -48,7 +44,7 @@ class PinnedKey:
         return True
 
     def __str__(self) -> str:
-        return base64.b64encode(self.raw).decode()
+        return encode_base64(self.raw)
 
 
 def has_signed(key: bytes, signature: bytes, data: bytes) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Final
 
+from broker.canonical_base64 import decode_base64, encode_base64
 from broker.errors import ProtocolError
 
 #: Bytes of a message.
@@ -40,14 +40,10 @@ def check_nonce(nonce: str) -> str:
     return nonce
 
 
-def encode_base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
-
-
 def decode_base64_attribute(text: str) -> bytes:
     """Raises `ProtocolError`."""
     try:
-        return base64.b64decode(text, validate=True)
+        return decode_base64(text)
     except ValueError:
         raise ProtocolError("a message of the login has wrong base64") from None
 

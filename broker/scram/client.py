@@ -5,12 +5,12 @@ from __future__ import annotations
 import hmac
 import secrets
 
+from broker.canonical_base64 import encode_base64
 from broker.errors import AuthenticationFailed, ProtocolError
 from broker.scram.attributes import (
     check_nonce,
     decode_base64_attribute,
     decode_text,
-    encode_base64,
     encode_binding,
     parse_attributes,
 )

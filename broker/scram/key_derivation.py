@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 from typing import Final
 
 import attrs
+
+from broker.canonical_base64 import decode_base64, encode_base64
 
 PBKDF2: Final = "pbkdf2"
 SCRYPT: Final = "scrypt"
@@ -66,7 +66,7 @@ class KeyDerivation:
 
     def to_attributes(self) -> str:
         """Return the attributes of a server-first message: those of the RFC, and `k` for scrypt."""
-        salt = base64.b64encode(self.salt).decode()
+        salt = encode_base64(self.salt)
         if self.algorithm == PBKDF2:
             return f"s={salt},i={self.cost[0]}"
         return f"s={salt},i={self.cost[0]},k={SCRYPT}:{format_cost(self.cost)}"
@@ -90,11 +90,3 @@ def parse_cost(text: str) -> tuple[int, ...]:
     if not all(part.isascii() and part.isdigit() and len(part) <= 10 for part in parts):
         raise ValueError("one of its parts is not a number or not base64")
     return tuple(map(int, parts))
-
-
-def decode_base64(text: str) -> bytes:
-    """Raises `ValueError`."""
-    try:
-        return base64.b64decode(text, validate=True)
-    except (ValueError, binascii.Error):
-        raise ValueError("one of its parts is not a number or not base64") from None

@@ -1,0 +1,22 @@
+"""Base64 in which each value has one text, so that nobody can write the same key in two ways."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+
+def encode_base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def decode_base64(text: str) -> bytes:
+    """Raises `ValueError` for other text than `encode_base64` returns."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"it is not base64: {error}") from None
+    # The last character may have bits that belong to no byte.
+    if encode_base64(data) != text:
+        raise ValueError("it is not base64: its last bits belong to no byte")
+    return data
