@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from types import AsyncGeneratorType
 from typing import TypeAlias
 
 from broker.event.place import Mark
@@ -15,6 +16,16 @@ EventPages: TypeAlias = AsyncGenerator[Sequence[LoggedEvent], None]
 def has_places_between(mark: Mark, other: Mark) -> bool:
     """An epoch may have begun without events."""
     return mark < other and mark[1] < other[1]
+
+
+async def close_pages(pages: EventPages) -> None:
+    """Close the reader, unless the coroutine that awaits its next page is dropped.
+
+    Python before 3.13 counts such a reader as running: it can not be closed, and ends by itself.
+    """
+    if isinstance(pages, AsyncGeneratorType) and pages.ag_running:
+        return
+    await pages.aclose()
 
 
 class PageMerge:
@@ -46,4 +57,4 @@ class PageMerge:
 
     async def close(self) -> None:
         for pages in self._logs:
-            await pages.aclose()
+            await close_pages(pages)

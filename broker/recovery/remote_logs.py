@@ -19,7 +19,7 @@ from broker.errors import BrokerError, ProtocolError
 from broker.event.place import Mark
 from broker.log.history import MAX_EPOCH
 from broker.recovery.origin_reader import OriginReader
-from broker.recovery.page_merge import EventPages
+from broker.recovery.page_merge import EventPages, close_pages
 from broker.wire.codec import Address as AddressText
 from broker.wire.codec import Schema, WireMark, pack
 
@@ -167,4 +167,4 @@ class RemoteLogs:
             survey.is_complete = False
             self.log.info("a log of an origin can not be read: {error}", error=error)
         finally:
-            await pages.aclose()
+            await close_pages(pages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 
 import attrs
@@ -40,3 +41,23 @@ def test_each_event_comes_once_in_the_order_of_places(after: Mark) -> None:
     assert done.called and done.result is None
     every = [(1, 4), (1, 5), (1, 6), (1, 7), (2, 5), (2, 6)]
     assert found == [mark for mark in every if mark > after]
+
+
+def test_a_dropped_coroutine_closes_no_reader_that_it_awaits() -> None:
+    """So ends a coroutine of a node that is gone while it awaits a page."""
+
+    async def wait_for_page() -> EventPages:
+        await Deferred()
+        yield []
+
+    async def read() -> None:
+        merged = PageMerge([wait_for_page()])
+        try:
+            await merged.next_event((1, 0))
+        finally:
+            await merged.close()
+
+    reading = read()
+    reading.send(None)
+    reading.close()
+    assert inspect.getcoroutinestate(reading) == inspect.CORO_CLOSED
