@@ -93,7 +93,7 @@ class TwistedDialler:
             on_connect, self._max_frame, certified=certificates is not None
         )
         if certificates is not None:
-            factory = certificates.wrap_in_tls(factory, dials=dials)
+            factory = certificates.wrap_in_tls(factory, self._reactor, dials=dials)
         return factory
 
 

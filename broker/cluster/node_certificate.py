@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from OpenSSL import crypto
 from twisted.internet.error import VerifyError
-from twisted.internet.interfaces import IProtocolFactory
+from twisted.internet.interfaces import IProtocolFactory, IReactorTime
 from twisted.internet.ssl import (
     Certificate,
     CertificateOptions,
@@ -22,6 +22,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from broker.config import Settings
 from broker.errors import ConfigurationError
+from broker.sessions.tls_handshakes import PacedTlsFactory
 from broker.transport.socket.reloadable_context import ReloadableContext
 from broker.transport.socket.tcp import common_name
 
@@ -53,8 +54,14 @@ class NodeCertificate:
         )
         self._context = ReloadableContext(options)
 
-    def wrap_in_tls(self, factory: IProtocolFactory, *, dials: bool) -> IProtocolFactory:
-        wrapped: IProtocolFactory = TLSMemoryBIOFactory(self._context, dials, factory)
+    def wrap_in_tls(
+        self, factory: IProtocolFactory, clock: IReactorTime, *, dials: bool
+    ) -> IProtocolFactory:
+        wrapped: IProtocolFactory = (
+            TLSMemoryBIOFactory(self._context, True, factory, clock)
+            if dials
+            else PacedTlsFactory(self._context, factory, clock)
+        )
         return wrapped
 
     def load_again(self) -> Callable[[], bool]:

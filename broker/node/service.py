@@ -38,6 +38,7 @@ from broker.node.reload import Reload
 from broker.node.reload_signal import ReloadSignal
 from broker.node.threads import ReactorThreads
 from broker.private_files import PRIVATE_UMASK, use_umask
+from broker.sessions.tls_handshakes import PacedTlsReactor
 from broker.streams.link_sockets import open_on_reactor
 from broker.transport.pending_connections import PendingConnections
 from broker.transport.socket.proxy_header import HeaderReactor, ProxyHeaderFactory
@@ -129,7 +130,9 @@ class NodeService(Service):
             # Twisted's web server takes a tenth of the time of all imports.
             from broker.node.metrics_site import MetricsSite
 
-            endpoint = serverFromString(self._reactor, self._settings.metrics.endpoint)
+            endpoint = serverFromString(
+                PacedTlsReactor(self._reactor), self._settings.metrics.endpoint
+            )
             listening.append(endpoint.listen(MetricsSite(node, self._reactor, node.limit_registry)))
         self._ports = await gatherResults(listening, consumeErrors=True)
         if node.network is not None:
@@ -187,7 +190,7 @@ class NodeService(Service):
             timeout = settings.limits.handshake_timeout
             return ProxyHeaderFactory(factory, networks, timeout, refused)
 
-        return HeaderReactor(self._reactor, wrap) if networks else self._reactor
+        return PacedTlsReactor(HeaderReactor(self._reactor, wrap) if networks else self._reactor)
 
     def _verify_clients(self, reactor: Any) -> Any:
         """Return a reactor whose TLS listeners may verify clients' certificates."""

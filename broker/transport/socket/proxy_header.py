@@ -15,7 +15,6 @@ from typing import Any, Final
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IAddress, IProtocol, IProtocolFactory
 from twisted.internet.protocol import Protocol, connectionDone
-from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -179,18 +178,6 @@ class HeaderReactor:
         self, port: int, factory: IProtocolFactory, backlog: int = 50, interface: str = ""
     ) -> Any:
         return self._reactor.listenTCP(port, self._wrap(factory), backlog, interface)
-
-    def listenSSL(
-        self,
-        port: int,
-        factory: IProtocolFactory,
-        contextFactory: Any,
-        backlog: int = 50,
-        interface: str = "",
-    ) -> Any:
-        # As the reactor does it, with the layer below.
-        secured = TLSMemoryBIOFactory(contextFactory, False, factory)
-        return self.listenTCP(port, secured, backlog, interface)
 
     def adoptStreamPort(self, fileno: int, family: int, factory: IProtocolFactory) -> Any:
         return self._reactor.adoptStreamPort(fileno, family, self._wrap(factory))
