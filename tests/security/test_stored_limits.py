@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from broker.client.asyncio_face import AsyncioClient, connect
 from broker.errors import InvalidEvent, TooManyTypes
 from broker.event.event_id import EventId
 from broker.event.writer import write_event
+from broker.ingest.quarantine import MAX_WAITING
 from broker.wire import messages
 from broker.wire.event_batch import encode_batch
 from broker.wire.messages import Published
@@ -34,6 +36,11 @@ pytestmark = pytest.mark.system
 
 TYPES, FILES, AUDIT_FILES, KIB = 3, 5, 2, 1024
 LARGE = 60_000
+QUARANTINE = (
+    BASE
+    + account_toml("bad", publish=["bad"])
+    + f"[log]\nsync = false\n[limits]\nquarantine_files = {FILES}\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +54,6 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 [log]
 sync = false
 max_bytes = "1MiB"
-[limits]
-quarantine_files = {FILES}
 [types]
 max_versions = {TYPES}
 [audit]
@@ -94,14 +99,16 @@ def test_an_account_registers_few_types(node: NodeProcess) -> None:
 
 @pytest.mark.limit("quarantine", "node")
 @pytest.mark.limit("documents on their way to quarantine", "node")
-def test_quarantine_has_few_documents(node: NodeProcess) -> None:
-    folder = node.data / "quarantine"
+def test_quarantine_has_few_documents(tmp_path: Path) -> None:
     batch = [
         write_event(EventId("bad-0", 1, number, 1), "bad", FLIGHT, b"<nonsense/>")
         for number in range(1, 1_000)
     ]
 
-    async def work() -> None:
+    async def work(node: NodeProcess) -> None:
+        # The node writes the first document to a pipe: its thread waits for a reader.
+        pipe = node.data / "quarantine" / "1.xml"
+        os.mkfifo(pipe)
         async with (
             measured_bystander(node.endpoint, **BYSTANDER) as bystander,
             connect(node.endpoint, **identity_of("bad", 1)) as client,
@@ -121,10 +128,20 @@ def test_quarantine_has_few_documents(node: NodeProcess) -> None:
                 pass
             assert len(answer.refused) == len(batch)
             session.close()
-            assert (await limit_of(node, "quarantine-waiting"))["reached"] > 0
-        assert len(list(folder.glob("*.xml"))) == FILES
+            waiting = await limit_of(node, "quarantine-waiting")
+            dropped = FILES + 1 + len(batch) - MAX_WAITING
+            assert (waiting["used"], waiting["reached"]) == (MAX_WAITING, dropped)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            # The node writes all that waits before it ends.
+            node.stop()
+        finally:
+            os.close(reader)
+        found = {int(each.stem) for each in pipe.parent.glob("*.xml")}
+        assert found == set(range(MAX_WAITING - FILES + 1, MAX_WAITING + 1))
 
-    run_within(work())
+    with NodeProcess(tmp_path, QUARANTINE) as node:
+        run_within(work(node))
 
 
 @pytest.mark.limit("audit files", "node")
