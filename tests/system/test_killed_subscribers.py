@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.client.asyncio_face import AsyncioClient, connect
-from tests.system.node_process import ROOT, NodeProcess
+from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.traffic import FLIGHT, flight, run_within
 
 pytestmark = pytest.mark.system
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.system
 #: Then the process is killed.
 KILL_AFTER = (40, 900)
 LAST = 2500
-SECONDS = 120.0
+SECONDS = 4 * PATIENCE
 
 
 async def start_process(node: NodeProcess, kind: str, state: Path) -> asyncio.subprocess.Process:

@@ -17,7 +17,7 @@ from tests.seeds import further_cases
 from tests.system.mixed_traffic import HIGH, LongestPause, Publisher, check_received, wait_for_all
 from tests.system.namespaces import need_namespaces
 from tests.system.network_nodes import LogTail, address_setting, make_members, make_node, run_nodes
-from tests.system.node_process import NodeProcess
+from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.segment import Segment
 from tests.system.traffic import POLL_SECONDS, Inbox, ask_status, run_within
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.system
 LOSS_PERCENT = 20
 #: Of each publisher.
 EVENTS = 1000
-SECONDS = 120.0
+SECONDS = 4 * PATIENCE
 
 
 @pytest.fixture

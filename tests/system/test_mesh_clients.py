@@ -131,10 +131,14 @@ def test_the_command_ends_cleanly(tmp_path: Path) -> None:
         assert command.stdout is not None
         async with connect(root1.endpoint, client_id="publisher") as publisher:
             line = asyncio.create_task(asyncio.to_thread(command.stdout.readline))
-            for number in range(200):
-                await publisher.publish(STREAM, flight(number, 200 + 200 * (number % 2)), FLIGHT)
-                if (await asyncio.wait([line], timeout=0.1))[0]:
-                    break
+            number = 0
+            async with asyncio.timeout(PATIENCE):
+                # The command is silent until an event comes.
+                while not line.done():
+                    altitude = 200 + 200 * (number % 2)
+                    await publisher.publish(STREAM, flight(number, altitude), FLIGHT)
+                    await asyncio.wait([line], timeout=0.1)
+                    number += 1
             assert json.loads(await line)["stream"] == STREAM
         command.send_signal(signal.SIGINT)
         _, err = await asyncio.to_thread(command.communicate, timeout=PATIENCE)

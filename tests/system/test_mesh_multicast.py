@@ -13,7 +13,7 @@ import pytest
 from broker.client.asyncio_face import connect
 from tests.system.namespaces import need_namespaces
 from tests.system.network_nodes import MEMBERS, make_node, run_nodes
-from tests.system.node_process import NodeProcess
+from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.segment import Segment
 from tests.system.test_mesh_namespaces import mesh_state, wait_for_parents
 from tests.system.traffic import FLIGHT, Inbox, flight, run_within
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.system, pytest.mark.soak]
 MESH, STREAM = 8770, "mesh.flights"
 NAMES = ("a1", "b1", "b2", "b3", "b4")
 EVENTS = 400
-SECONDS = 120.0
+SECONDS = 4 * PATIENCE
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.test_cli import json_lines, run_command, start_command
 from tests.system.test_full_disk import http_request
 from tests.system.test_metrics import metric_values
+from tests.system.traffic import POLL_SECONDS
 
 pytestmark = pytest.mark.system
 
@@ -50,12 +51,10 @@ def node(tmp_path: Path, metrics: int) -> Iterator[NodeProcess]:
 def wait_for_status(node: NodeProcess, reached: Any) -> Any:
     async def ask() -> Any:
         async with connect(node.endpoint) as client:
-            for _ in range(100):
-                report = (await client.ask("status"))["recovery"]
-                if reached(report):
-                    return report
-                await asyncio.sleep(0.1)
-            raise AssertionError(report)
+            async with asyncio.timeout(PATIENCE):
+                while not reached(report := (await client.ask("status"))["recovery"]):
+                    await asyncio.sleep(POLL_SECONDS)
+            return report
 
     return asyncio.run(ask())
 
