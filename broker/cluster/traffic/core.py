@@ -25,7 +25,7 @@ from broker.cluster.traffic.effects import (
     TrafficEffect,
     TrafficSnapshot,
 )
-from broker.cluster.traffic.forwarding import FrameRoutes, frames_by_hop, route_frame
+from broker.cluster.traffic.forwarding import FrameRoutes, frames_by_hop, pack_contents, route_frame
 from broker.cluster.traffic.frame import MAX_HOPS, Frame
 from broker.cluster.traffic.frame_merge import merge_frames
 from broker.cluster.traffic.frame_range import Range
@@ -193,7 +193,8 @@ class Traffic:
         onward: Mapping[str, Frame] = {}
         if division.by_hop:
             self.counts.transit += 1
-            onward = frames_by_hop(frame, division.by_hop, self._group_of(frame))
+            parts = frames_by_hop(frame, division.by_hop, self._group_of(frame))
+            onward = pack_contents(parts, documents=self._compress)
         for index in division.entering:
             received = ReceivedRange(frame.ranges[index], frame, index)
             self._ingress.sender_for(received)
@@ -360,13 +361,8 @@ class Traffic:
         self.counts.begun += 1
         self._complete_own(frame)
         onward = frames_by_hop(frame, self._route(frame, attempt).by_hop, self._group_of(frame))
-        if self._compress:
-            # Equal bodies are compressed once.
-            bodies: dict[int, Frame] = {}
-            for hop, part in onward.items():
-                compressed = bodies.setdefault(id(part.body), part.compressed())
-                onward[hop] = part.with_content_of(compressed)
-        return [SendFrame(hop, part) for hop, part in onward.items()]
+        packed = pack_contents(onward, documents=self._compress)
+        return [SendFrame(hop, part) for hop, part in packed.items()]
 
     def _group_of(self, frame: Frame) -> Collection[str]:
         # Some members of the group may not know flows.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
 import attrs
@@ -100,6 +100,19 @@ def frames_by_hop(
         else onwards.restricted_to(max_ranks)
         for hop, max_ranks in by_hop.items()
     }
+
+
+def pack_contents(frames: Mapping[str, Frame], *, documents: bool) -> dict[str, Frame]:
+    """Compress records, and `documents` too. Equal contents are compressed once."""
+    by_body: dict[int, Frame] = {}
+    packed: dict[str, Frame] = {}
+    for hop, frame in frames.items():
+        first = by_body.get(id(frame.body))
+        if first is None:
+            packed[hop] = by_body[id(frame.body)] = frame.compressed(documents=documents)
+        else:
+            packed[hop] = frame.with_content_of(first)
+    return packed
 
 
 def _gather_for_group(

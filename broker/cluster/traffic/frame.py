@@ -23,6 +23,7 @@ from broker.cluster.traffic.frame_content import (
     PLAIN,
     ZSTD,
     ZSTD_ALL,
+    ZSTD_RECORDS,
     check_lengths,
     compress,
     decompress,
@@ -30,7 +31,12 @@ from broker.cluster.traffic.frame_content import (
 )
 from broker.cluster.traffic.frame_range import Range, WireRange, read_range, wire_ranges
 from broker.cluster.traffic.range_claim import FrameEvents, without_levels, without_other_groups
-from broker.cluster.traffic.version import FLOW_VERSION, PROOF_VERSION, record_fields
+from broker.cluster.traffic.version import (
+    FLOW_VERSION,
+    PACKED_RECORDS_VERSION,
+    PROOF_VERSION,
+    record_fields,
+)
 from broker.errors import BadName, ProtocolError
 from broker.event.flow import MAX_INTERVALS, FlowInterval, check_flow, is_default_flow
 from broker.event.place import Mark, NamedHistory
@@ -245,33 +251,37 @@ class Frame:
         """Return the frame with the records and documents of one with the same events."""
         return attrs.evolve(self, encoding=other.encoding, records=other.records, body=other.body)
 
-    def compressed(self) -> Frame:
-        """Return the frame with records and documents in one zstd frame, if that is shorter."""
+    def compressed(self, *, documents: bool = True) -> Frame:
+        """Return the frame with its records, or `documents` too, in zstd, if that is shorter."""
         if self.encoding != PLAIN:
             return self
-        content = self.records + self.body
-        body = compress(content)
-        if body is content:
+        content = self.records + self.body if documents else self.records
+        packed = compress(content)
+        if packed is content:
             return self
-        return attrs.evolve(self, encoding=ZSTD_ALL, records=b"", body=body)
+        if documents:
+            return attrs.evolve(self, encoding=ZSTD_ALL, records=b"", body=packed)
+        return attrs.evolve(self, encoding=ZSTD_RECORDS, records=packed)
 
     def uncompressed(self) -> Frame:
         records, body = self._plain_content()
         return attrs.evolve(self, encoding=PLAIN, records=records, body=body)
 
-    def encode(self, version: int = PROOF_VERSION) -> bytes:
+    def encode(self, version: int = PACKED_RECORDS_VERSION) -> bytes:
         """`version` is that of the link's node protocol."""
-        return (self if version >= PROOF_VERSION else self._for_version(version))._encode(version)
+        if version < PROOF_VERSION:
+            return self._for_version(version)._encode(version)
+        is_known = version >= PACKED_RECORDS_VERSION or self.encoding != ZSTD_RECORDS
+        return (self if is_known else self.uncompressed())._encode(version)
 
     def _for_version(self, version: int) -> Frame:
         """Return the frame for an earlier version: with shorter records, and plain ones."""
         records, body = self._plain_content()
-        encoding = self.encoding
-        if encoding == ZSTD_ALL:
-            compressed = compress(body)
-            encoding, body = (PLAIN, body) if compressed is body else (ZSTD, compressed)
-        elif encoding == ZSTD:
-            body = self.body
+        encoding = PLAIN
+        if self.encoding == ZSTD:
+            encoding, body = ZSTD, self.body
+        elif self.encoding == ZSTD_ALL and (packed := compress(body)) is not body:
+            encoding, body = ZSTD, packed
         lengths = self.record_lengths
         if ANNOTATED in records or PROVED in records:
             most = record_fields(version)
@@ -313,6 +323,8 @@ class Frame:
         if self.encoding == ZSTD:
             return self.records, decompress(self.body, documents)
         records = sum(self.record_lengths)
+        if self.encoding == ZSTD_RECORDS:
+            return decompress(self.records, records), self.body
         content = decompress(self.body, records + documents)
         return content[:records], content[records:]
 
@@ -333,7 +345,7 @@ class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     ranges: Annotated[tuple[WireRange, ...], Meta(max_length=MAX_DESTINATIONS)]
     mark_runs: tuple[tuple[Epoch, Offset, _Run], ...]
     recipient_runs: tuple[tuple[_Run, tuple[Count, ...]], ...]
-    encoding: Annotated[int, Meta(ge=PLAIN, le=ZSTD_ALL)]
+    encoding: Annotated[int, Meta(ge=PLAIN, le=ZSTD_RECORDS)]
     record_lengths: _Lengths
     document_lengths: _Lengths
     history: WireHistory = None  # type: ignore[assignment]

@@ -13,6 +13,8 @@ FLOW_VERSION: Final = 3
 PROOF_VERSION: Final = 5
 #: Links of a lower version get no signatures of pages in recovery.
 SIGNED_PAGE_VERSION: Final = 6
+#: Links of a lower version get no compressed records before plain documents.
+PACKED_RECORDS_VERSION: Final = 6
 
 
 def record_fields(version: int) -> int:

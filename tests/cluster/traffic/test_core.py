@@ -2,15 +2,18 @@ from __future__ import annotations
 
 from typing import cast
 
+import attrs
 import pytest
 
 from broker.cluster.traffic.effects import ReadPage, SendFrame, SendMessage
 from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.frame_content import ZSTD_RECORDS
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.messages import PageRequest
 from broker.cluster.traffic.page_readers import MAX_REPEATS
 from broker.testing.core_network import CoreNetwork
 from broker.testing.core_node import CoreNode, carried
+from tests.cluster.traffic.frames import frame
 
 
 @pytest.fixture
@@ -41,6 +44,29 @@ def test_a_node_without_interest_forwards_events(line: CoreNetwork) -> None:
     line.run(1.0)
     assert numbers(c, a) == [7, 7] and numbers(b, a) == []
     assert b.traffic.counts.transit and c.log.covered[a.log.origin] == (1, 3)
+
+
+def test_a_part_of_a_compressed_frame_is_compressed_again(line: CoreNetwork) -> None:
+    a, b, c = (line.nodes[name].state.address for name in "abc")
+    made = frame(
+        [Range(each, (1, 0), (1, 4)) for each in (b, c)],
+        [((1, place), b"<a/>", 0) for place in (1, 2, 3, 4)],
+        [(2, (0,)), (2, (0, 1))],
+        line.nodes["a"].log.origin,
+    )
+    record = b"r" * 400
+    made = attrs.evolve(made, origin_node=a, records=record * 4, record_lengths=[400] * 4)
+    received = made.compressed(documents=False)
+    (sent,) = (
+        each
+        for each in line.nodes["b"].traffic.receive_frame(received, line.now)
+        if isinstance(each, SendFrame)
+    )
+    assert sent.neighbour == "c" and sent.frame.encoding == ZSTD_RECORDS
+    assert [(each.mark, each.record) for each in sent.frame.events_at([0, 1])] == [
+        ((1, 3), record),
+        ((1, 4), record),
+    ]
 
 
 def test_a_message_for_another_node_is_forwarded_with_one_hop_less(line: CoreNetwork) -> None:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import attrs
 
 from broker.cluster.address import Address
-from broker.cluster.traffic.forwarding import frames_by_hop, route_frame
+from broker.cluster.traffic.forwarding import frames_by_hop, pack_contents, route_frame
 from broker.cluster.traffic.frame import MAX_HOPS, Frame
+from broker.cluster.traffic.frame_content import ZSTD_RECORDS
 from broker.cluster.traffic.frame_range import Range
 from tests.cluster.traffic.frames import frame, node, unit
 
@@ -63,3 +64,13 @@ def test_the_level_of_other_events_does_not_block_a_destination() -> None:
     made = frame(ranges, [((1, 1), b"x", 2), ((1, 2), b"y", 0)], [(1, (0,)), (1, (1,))])
     division = route_frame(made, ME, hop)
     assert division.by_hop == {"n1": {0: 2, 1: 0}} and division.denied == 0
+
+
+def test_equal_contents_are_compressed_once() -> None:
+    made = to(node("n1"), node("n2"), levels=(0, 0))
+    made = attrs.evolve(made, records=b"r" * 800, record_lengths=[400, 400])
+    parts = frames_by_hop(made, {"n1": {0: 0}, "n2": {1: 0}})
+    one, other = pack_contents(parts, documents=False).values()
+    assert one.encoding == other.encoding == ZSTD_RECORDS
+    assert one.records is other.records and len(one.records) < 100
+    assert [each.ranges for each in (one, other)] == [each.ranges for each in parts.values()]

@@ -17,6 +17,7 @@ from broker.cluster.traffic.frame_content import (
     PLAIN,
     ZSTD,
     ZSTD_ALL,
+    ZSTD_RECORDS,
 )
 from broker.cluster.traffic.frame_range import Range
 from broker.errors import ProtocolError
@@ -74,9 +75,9 @@ def content(each: Frame) -> dict[str, object]:
     return {name: list(f) if isinstance(f, tuple | list) else f for name, f in fields.items()}
 
 
-@given(made_up(), st.booleans())
-def test_a_frame_survives_encoding(each: Frame, compress: bool) -> None:
-    sent = each.compressed() if compress else each
+@given(made_up(), st.sampled_from([None, False, True]))
+def test_a_frame_survives_encoding(each: Frame, documents: bool | None) -> None:
+    sent = each if documents is None else each.compressed(documents=documents)
     assert content(decode_frame(sent.encode())) == content(each)
 
 
@@ -245,16 +246,57 @@ def test_earlier_versions_get_plain_records_without_proofs() -> None:
     made = attrs.evolve(made, records=record * 2, record_lengths=[len(record)] * 2)
     packed = made.compressed()
     assert packed.encoding == ZSTD_ALL and packed.records == b""
+    assert_readable_by_earlier_versions(packed, record, ZSTD)
+
+
+def test_compressed_records_are_for_the_newest_version() -> None:
+    record = join_record(b"\x99" + b"r" * 40, b"note", b"p" * 300)
+    span = Range(node("n1"), (1, 0), (1, 2))
+    made = frame([span], [((1, n), b"x" * 600, 0) for n in (1, 2)], [(2, (0,))])
+    made = attrs.evolve(made, records=record * 2, record_lengths=[len(record)] * 2)
+    packed = made.compressed(documents=False)
+    assert packed.encoding == ZSTD_RECORDS and len(packed.records) < 100
+    assert packed.compressed() is packed and packed.body is made.body
+    assert decode_frame(packed.encode(5)).records == made.records
+    assert_readable_by_earlier_versions(packed, record, PLAIN)
+
+
+def assert_readable_by_earlier_versions(packed: Frame, record: bytes, encoding: int) -> None:
     newest = decode_frame(packed.encode())
     assert [each.record for each in newest.events_at(range(2))] == [record] * 2
     for version, fields in ((3, 10), (2, 9), (1, 9)):
         old = decode_frame(packed.encode(version))
-        assert old.encoding == ZSTD
+        assert old.encoding == encoding
         events = old.events_at(range(2))
         assert [each.record for each in events] == [limit_fields(record, fields)] * 2
         assert [each.document for each in events] == [b"x" * 600] * 2
     part = newest.with_only_events([1])
     assert part.encoding == PLAIN and part.records == record and part.body == b"x" * 600
+
+
+def test_records_longer_than_the_header_states_take_no_memory() -> None:
+    """The compressor's own statement does not count."""
+    each = bomb(100, True)
+    each = attrs.evolve(
+        each,
+        encoding=ZSTD_RECORDS,
+        records=each.body,
+        record_lengths=[100],
+        document_lengths=[0],
+        body=b"",
+    )
+    tracemalloc.start()
+    with pytest.raises(ProtocolError):
+        decode_frame(each.encode()).events_at([0])
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+    for wrong in (
+        attrs.evolve(each, body=b"x"),
+        attrs.evolve(each, record_lengths=[1 << 40]),
+        attrs.evolve(each, encoding=ZSTD_RECORDS + 1),
+    ):
+        with pytest.raises(ProtocolError):
+            decode_frame(wrong.encode())
 
 
 def test_compressed_records_have_the_stated_lengths() -> None:
