@@ -12,7 +12,7 @@ from broker.event.flow import origin_of
 from broker.event.origin import is_signed_origin
 from broker.event.place import Mark
 from broker.event.placeholder import digest_of
-from broker.signatures.leaf import PlacedEvent
+from broker.signatures.leaf import EventFields
 from broker.signatures.verification import ProofChecker
 
 
@@ -45,7 +45,7 @@ def find_forged(
     must_sign: bool,
     may_be_unsigned: bool = False,
     counts: SignatureCounts | None = None,
-    signed: list[PlacedEvent] | None = None,
+    signed: list[EventFields] | None = None,
 ) -> Iterator[tuple[E_co, BadSignature]]:
     """Yield the events of a flow that its origin has not signed, each with the reason.
 
@@ -78,9 +78,9 @@ def find_forged(
 
 def check_events(
     flow: str, events: Iterable[ReceivedEvent], *, must_sign: bool
-) -> list[PlacedEvent]:
+) -> list[EventFields]:
     """Return the signed events. Raises `BadSignature` for the first forged event of a flow."""
-    signed: list[PlacedEvent] = []
+    signed: list[EventFields] = []
     for _, error in find_forged(flow, events, must_sign=must_sign, signed=signed):
         raise error
     return signed

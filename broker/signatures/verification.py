@@ -9,7 +9,7 @@ from broker.event.origin import origin_has_key
 from broker.event.place import Mark
 from broker.event.record import PLAIN, PROVED, around_proof, split_record
 from broker.order_certificates.signing_key import has_signed
-from broker.signatures.leaf import HASH_BYTES, SALT_BYTES, PlacedEvent, hash_event
+from broker.signatures.leaf import HASH_BYTES, SALT_BYTES, EventFields, hash_event
 from broker.signatures.proof import (
     GROUP_LEAVES,
     SHARED_BYTES,
@@ -79,14 +79,14 @@ class ProofChecker:
         """Shared bytes of proofs, and concatenated hashes of all groups."""
         self._last: _ProvedGroup | None = None
 
-    def check(self, mark: Mark, record: bytes, digest: bytes) -> PlacedEvent | None:
+    def check(self, mark: Mark, record: bytes, digest: bytes) -> EventFields | None:
         """Return the event that the proof in its record covers; None without a proof.
 
         `digest` is the SHA-256 of the document. Raises `BadSignature`.
         """
         last = self._last
         if last is not None and (at := last.find_position(record)):
-            event = PlacedEvent(mark, PLAIN + record[1 : at - len(last.before)], digest)
+            event = mark, PLAIN + record[1 : at - len(last.before)], digest
             leaf = hash_event(record[at + 1 : at + 1 + SALT_BYTES], self._name, event)
             first = record[at] % GROUP_LEAVES * HASH_BYTES
             if leaf == last.hashes[first : first + HASH_BYTES]:
@@ -94,11 +94,11 @@ class ProofChecker:
         plain, _, proof = split_record(record)
         if not proof:
             return None
-        event = PlacedEvent(mark, plain, digest)
+        event = mark, plain, digest
         self._check_proof(event, proof)
         return event
 
-    def _check_proof(self, event: PlacedEvent, proof: bytes) -> None:
+    def _check_proof(self, event: EventFields, proof: bytes) -> None:
         found = decode_proof(proof)
         groups = group_hashes(found, hash_event(found.salt, self._name, event))
         shared = proof[:SHARED_BYTES]

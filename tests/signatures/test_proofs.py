@@ -16,7 +16,7 @@ from broker.event.placeholder import make_placeholder, placeholder_code
 from broker.event.record import MAX_PROOF_BYTES, join_record
 from broker.order_certificates.signing_key import SigningKey
 from broker.signatures.batch_signer import BatchSigner
-from broker.signatures.leaf import HASH_BYTES, PlacedEvent
+from broker.signatures.leaf import HASH_BYTES, EventFields, PlacedEvent
 from broker.signatures.proof import GROUP_LEAVES, MOST_LEAVES, VERSION, decode_proof, encode_proof
 from broker.signatures.verification import MOST_FOREIGN_KEYS, ProofChecker
 
@@ -38,7 +38,7 @@ def events(count: int) -> list[PlacedEvent]:
     return [placed((3, i + 1), b"\x99record%d" % i, document(i)) for i in range(count)]
 
 
-def check(checker: ProofChecker, event: PlacedEvent, proof: bytes) -> PlacedEvent | None:
+def check(checker: ProofChecker, event: PlacedEvent, proof: bytes) -> EventFields | None:
     return checker.check(event.mark, join_record(event.record, proof=proof), event.digest)
 
 
