@@ -29,7 +29,11 @@ class Budget:
 
     def __init__(self, bounds: QueryBounds, time_shares: ClientTimeShares) -> None:
         self._bounds = bounds
-        self._time_shares = time_shares
+        self.time_shares = time_shares
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        return self._bounds.clock
 
     @property
     def evaluations(self) -> int:
@@ -41,16 +45,13 @@ class Budget:
         event: ParsedEvent,
         document: bytes,
         subscriptions: Callable[[_Runnable], Sequence[int]],
-        free_seconds: float,
     ) -> tuple[list[_Runnable], list[tuple[_Runnable, QueryTooExpensive]]]:
         """Return the matching queries, and those to suspend with the reason.
 
-        `subscriptions` returns those that pay for a query; without any, no time is charged.
-        `free_seconds` are not charged, on an event of ordinary size.
+        `subscriptions` returns those that pay for a query, after `begin_event` of the shares;
+        without any, no time is charged.
         """
         evaluation = BoundedEvaluation(self._bounds, event, document)
-        scale = evaluation.scale
-        self._time_shares.begin_event(free_seconds * scale, scale)
         matching: list[int] = []
         too_expensive: list[tuple[_Runnable, QueryTooExpensive]] = []
         cheap: list[tuple[WorstCost, int]] = []
@@ -81,17 +82,18 @@ class Budget:
         if not subscriptions:
             return evaluation.matches(query, worst_cost)
         is_cheap = evaluation.is_cost_within(CHEAP_VISITS, worst_cost)
-        share = self._time_shares.find_payer(subscriptions, is_cheap=is_cheap)
+        share = self.time_shares.find_payer(subscriptions, is_cheap=is_cheap)
         if share is None:
             raise _budget_exceeded(worst_cost)
-        clock, time_shares = self._bounds.clock, self._time_shares
+        clock, time_shares = self._bounds.clock, self.time_shares
         # Time beyond the worst case is not the query's fault, and a pause seldom occurs twice.
         seconds = _SECONDS_A_CALL + worst_cost.deep * _SECONDS_A_VISIT
         try:
             for _ in range(2):
                 started = clock()
                 try:
-                    matches = evaluation.matches(query, worst_cost)
+                    left = time_shares.seconds_left(share, is_cheap=is_cheap)
+                    matches = evaluation.matches(query, worst_cost, left)
                 finally:
                     seconds = min(seconds, clock() - started)
                 if time_shares.can_afford(share, seconds, is_cheap=is_cheap):

@@ -1,19 +1,25 @@
 """Bounds for the evaluation of one query on one event (checklist F13).
 
 libxml2 can not be interrupted. So queries that may take too long are evaluated by
-`ExactEvaluation`, which stops at a limit. If that fails, the query is suspended.
+`evaluate_exactly`, which stops at a limit. If that fails, the query is suspended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Final, Protocol
+from math import inf
+from typing import Protocol
 
 from lxml import etree
 
 from broker.errors import QueryTooExpensive
-from broker.matching.partial.exact_evaluation import ExactEvaluation, NotEvaluated
+from broker.matching.partial.exact_evaluation import (
+    NotEvaluated,
+    evaluate_exactly,
+    evaluation_input_of,
+)
+from broker.matching.partial.work_budget import WorkBudget
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query
 from broker.matching.query.worst_case import (
@@ -25,16 +31,11 @@ from broker.matching.query.worst_case import (
 )
 from broker.matching.xpath_evaluation import CompiledXPath, ParsedEvent, compile_query
 
-#: Bytes of a document of ordinary size. Larger ones get proportionally more time, since otherwise
-#: one large event would suspend many queries.
-_ORDINARY_DOCUMENT = 64 * 1024
-#: Maximum weight of a large event, in events of ordinary size: the node stops for a query.
-MAX_SCALE: Final = 4.0
 #: Maximum worst-case cost, relative to the limit for the estimated cost.
 _WORST_FACTOR = 4
-#: Work of `ExactEvaluation` per allowed second.
-_WORK_A_SECOND = 1_000_000
-#: Maximum nodes of a document for `ExactEvaluation`: some 0.3 s.
+#: Work of `evaluate_exactly` per allowed second, if all of it is quick.
+_WORK_A_SECOND = 1_500_000
+#: Maximum nodes of a document for `evaluate_exactly`: some 0.3 s.
 MAX_TREE = 131_072
 
 
@@ -67,7 +68,7 @@ class RunnableQuery:
 
 
 class QueryBounds:
-    """Bounds of all queries on an event of ordinary size.
+    """Bounds of all queries on an event of any size: the node stops for an evaluation.
 
     A query that takes longer than `max_run_time` seconds is evaluated again, to exclude a pause of
     the machine.
@@ -90,10 +91,9 @@ class BoundedEvaluation:
         event: ParsedEvent,
         document: bytes,
         *,
-        max_scale: float = MAX_SCALE,
         max_tree: int = MAX_TREE,
     ) -> None:
-        """`max_tree` is the maximum number of nodes for `ExactEvaluation`."""
+        """`max_tree` is the maximum number of nodes for `evaluate_exactly`."""
         self._max_tree = max_tree
         self._bounds = bounds
         self._event = event
@@ -106,17 +106,15 @@ class BoundedEvaluation:
             1 << (max(self._nodes, self._bytes // BYTES_PER_NODE, 1) - 1).bit_length()
         )
         """Number of nodes, rounded up to a power of two, for the reuse of worst-case costs."""
-        self.scale = min(max(1.0, self._bytes / _ORDINARY_DOCUMENT), max_scale)
-        """Factor of all limits, 1 for an event of ordinary size."""
-        self._max_worst_visits = bounds.max_worst_visits * self.scale
-        self._allowed_seconds = bounds.max_run_time * self.scale
-        self._exact: ExactEvaluation | None = None
 
-    def matches(self, query: Runnable, worst_cost: WorstCost) -> bool:
-        """Return True if a query matches. Raises `QueryTooExpensive`."""
+    def matches(self, query: Runnable, worst_cost: WorstCost, seconds: float = inf) -> bool:
+        """Return True if a query matches. Raises `QueryTooExpensive`.
+
+        Without libxml2 an evaluation ends after `seconds`, if these are less than the maximum.
+        """
         if self._suits_libxml2(query, worst_cost):
             return self._evaluate_by_libxml2(query)
-        return self._evaluate_exactly(query, worst_cost)
+        return self._evaluate_exactly(query, worst_cost, seconds)
 
     def prepare_evaluation(self, query: Runnable) -> Callable[[], bool]:
         """Return a function that evaluates the query on this event at each call."""
@@ -135,14 +133,15 @@ class BoundedEvaluation:
         return self._event.is_shallow
 
     def _suits_libxml2(self, query: Runnable, worst_cost: WorstCost) -> bool:
-        if self.is_cost_within(self._max_worst_visits, worst_cost):
+        max_worst_visits = self._bounds.max_worst_visits
+        if self.is_cost_within(max_worst_visits, worst_cost):
             return True
         # The worst case was for a larger document. Compute it for this one.
         parsed_query = query.query
         envelope = parsed_query.uses_envelope or not parsed_query.uses_payload
         nodes = self._event.count_nodes(envelope=envelope)
         size = DocumentSize(nodes, self._event.depth, self._bytes, self._instructions)
-        return worst_case_cost(parsed_query.expression, size) <= self._max_worst_visits
+        return worst_case_cost(parsed_query.expression, size) <= max_worst_visits
 
     @cached_property
     def _instructions(self) -> int:
@@ -151,7 +150,7 @@ class BoundedEvaluation:
     def _evaluate_by_libxml2(self, query: Runnable) -> bool:
         """Return True if a query matches. Raises `QueryTooExpensive` if it takes too long twice."""
         self._bounds.evaluations += 1
-        clock, allowed_seconds = self._bounds.clock, self._allowed_seconds
+        clock, allowed_seconds = self._bounds.clock, self._bounds.max_run_time
         try:
             started = clock()
             matches = query.compiled.matches(self._event)
@@ -169,18 +168,21 @@ class BoundedEvaluation:
             )
         return matches
 
-    def _evaluate_exactly(self, query: Runnable, worst_cost: WorstCost) -> bool:
+    def _evaluate_exactly(
+        self, query: Runnable, worst_cost: WorstCost, seconds: float = inf
+    ) -> bool:
+        bounds = self._bounds
         try:
             if self._nodes > self._max_tree:
                 raise NotEvaluated(f"an event with more than {self._max_tree} nodes is too large")
-            if self._exact is None:
-                self._exact = ExactEvaluation(
-                    self._event, int(self._allowed_seconds * _WORK_A_SECOND)
-                )
-            return self._exact.matches(query.query)
+            # The account pays for the tree too, but no query ends for it.
+            evaluation_input_of(self._event)
+            most = bounds.max_run_time
+            work = WorkBudget(int(most * _WORK_A_SECOND), bounds.clock, min(most, seconds))
+            return evaluate_exactly(query.query, self._event, work)
         except NotEvaluated as error:
             raise QueryTooExpensive(
                 f"the query would visit about {worst_cost.deep:.3g} nodes in the worst case, more "
-                f"than the limit of {self._max_worst_visits:.3g} for an event with {self._nodes}; "
+                f"than the limit of {bounds.max_worst_visits:.3g}, on an event with {self._nodes}; "
                 f"exact evaluation failed too: {error}"
             ) from None

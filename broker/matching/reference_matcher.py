@@ -238,8 +238,9 @@ class ReferenceMatcher:
         document: bytes,
     ) -> list[_QueryGroup]:
         """Return the matching groups. `groups` has the subscriptions that pay for each."""
+        self._time_shares.begin_event(FREE_SECONDS_WITHOUT_INDEX)
         matching, suspended = self._budget.evaluate_queries(
-            list(groups), event, document, groups.__getitem__, FREE_SECONDS_WITHOUT_INDEX
+            list(groups), event, document, groups.__getitem__
         )
         for group, error in suspended:
             self._counts["suspended_queries"] += 1

@@ -41,6 +41,7 @@ from broker.matching.document_limits import DocumentLimits
 from broker.matching.engine.batch_match import match_batches
 from broker.matching.engine.binding import ShapeBatch
 from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries
+from broker.matching.engine.family_payment import FamilyPayment
 from broker.matching.engine.filled_event import FillableTreeCache
 from broker.matching.engine.logged_event_selector import LoggedEventSelector
 from broker.matching.engine.lone_document import LoneDocumentMatcher
@@ -327,13 +328,14 @@ class Switch:
         view = self._registry.stream_patterns.view_for(header)
         if not self._registry.distinct_queries:
             return kind(header, view.unfiltered)
-        members, candidates = self._match_by_shape(shape, document) or self._match_by_tree(examined)
-        free = FREE_SECONDS_WITHOUT_INDEX
-        queries = self._evaluator.evaluate(candidates, examined, index, document, free)
+        payment = self._evaluator.begin_event(examined, FREE_SECONDS_WITHOUT_INDEX)
+        found = self._match_by_shape(shape, document) or self._match_by_tree(examined, payment)
+        members, candidates = found
+        queries = self._evaluator.evaluate(candidates, examined, index, document)
         return kind(header, view.merge_subscriptions(view.subscriptions_of(members), queries))
 
-    def _match_by_tree(self, event: ParsedEvent) -> _Candidates:
-        matcher = ParsedEventMatcher(event)
+    def _match_by_tree(self, event: ParsedEvent, payment: FamilyPayment) -> _Candidates:
+        matcher = ParsedEventMatcher(event, payment)
         matcher.match_families(*self._registry.structure_index.match_event(event))
         return matcher.matching, matcher.undecided
 
@@ -350,10 +352,8 @@ class Switch:
         return batch.matching[0] or (), batch.undecided.get(0, ())
 
     def _learn_shape(self, document: bytes, examined: ParsedEvent) -> Shape | None:
-        if self._variants:
-            return None
         reference = DtdReference(examined.header.type_name, examined.header.version)
-        dtd = self._dtds.get(reference)
+        dtd = None if self._variants else self._dtds.get(reference)
         if dtd is None:
             return None
         shape = self._shapes.learn(document, examined.envelope, reference, dtd)
@@ -383,12 +383,12 @@ class Switch:
         else:
             # The shape was dropped meanwhile, so a fillable tree would not be reused.
             event = self._examiner.parse_recognised(document, header, plan.dtd)
-        matcher = ParsedEventMatcher(event)
+        free = FREE_SECONDS_WITHOUT_INDEX if plan.pending else FREE_SECONDS
+        matcher = ParsedEventMatcher(event, self._evaluator.begin_event(event, free))
         matcher.match_families(plan.pending)
         candidates = list(dict.fromkeys([*queries, *matcher.undecided]))
         self._counts["undecided"] += len(candidates)
-        free = FREE_SECONDS_WITHOUT_INDEX if plan.pending else FREE_SECONDS
-        more = self._evaluator.evaluate(candidates, event, index, document, free)
+        more = self._evaluator.evaluate(candidates, event, index, document)
         view = self._registry.stream_patterns.view_for(header)
         matching = (*iterate_queries(matcher.matching), *more)
         subscriptions = view.merge_subscriptions(decided.subscriptions, matching)

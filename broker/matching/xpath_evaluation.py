@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 from lxml import etree
@@ -18,6 +18,9 @@ from broker.matching.query.namespaces import ENVELOPE_PREFIX
 from broker.matching.query.parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.matching.query.query import Query
 from broker.matching.separate_names import call_separately
+
+if TYPE_CHECKING:
+    from broker.matching.partial.evaluation_input import EvaluationInput
 
 _VALUES: dict[str, Any] = {
     "StreamId": lambda header: header.stream,
@@ -44,8 +47,12 @@ class ParsedEvent:
         "_keep_names",
         "_liveness",
         "_payload",
+        "evaluation_input",
         "header",
     )
+
+    evaluation_input: EvaluationInput | None
+    """Set by `evaluation_input_of`, without a value before."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tests.source_tree import Tree
 from tests.system.node_process import ROOT
 
-BYSTANDERS = {"measured_bystander", "MeasuredPeer"}
+BYSTANDERS = {"measured_bystander", "MeasuredBystander", "MeasuredPeer"}
 
 
 class Row(NamedTuple):

@@ -65,10 +65,10 @@ def test_a_too_expensive_event_suspends_only_those_who_may_read_it(
     payers: list[int] = []
 
     def evaluate_slowly(
-        budget: Budget, queries: Any, parsed: Any, document: bytes, subscriptions: Any, free: float
+        budget: Budget, queries: Any, parsed: Any, document: bytes, subscriptions: Any
     ) -> Any:
         if parsed.header.security_level is not HIGH:
-            return evaluate(budget, queries, parsed, document, subscriptions, free)
+            return evaluate(budget, queries, parsed, document, subscriptions)
         payers.extend(number for query in queries for number in subscriptions(query))
         return [], [(query, QueryTooExpensive("too slow")) for query in queries]
 

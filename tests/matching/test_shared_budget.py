@@ -125,8 +125,9 @@ class Evaluator:
         """Evaluate an event and return the seconds that it took."""
         before = self.clock.now
         document = b"<a/>" * 2_000 + b" " * (bytes_ - 8_000)
+        self.accounts.begin_event(free)
         matching, broken = self._budget.evaluate_queries(
-            self.queries, cast(ParsedEvent, Payload()), document, lambda each: each.numbers, free
+            self.queries, cast(ParsedEvent, Payload()), document, lambda each: each.numbers
         )
         assert matching == [q for q in self.queries if q not in [each for each, _ in broken]]
         self.suspended += [query for query, _ in broken]
@@ -143,16 +144,16 @@ def evaluator() -> Evaluator:
 def test_expensive_queries_share_a_clients_time_after_its_cheap_ones(
     evaluator: Evaluator,
 ) -> None:
-    expensive = evaluator.expensive(100, 0.04, "one")
-    cheap = evaluator.cheap(100, 0.0005, "one")
-    moderate = evaluator.moderate(5, 0.01, "one")
-    further = evaluator.expensive(100, 0.04, "one")
+    expensive = evaluator.expensive(100, 0.01, "one")
+    cheap = evaluator.cheap(20, 0.0005, "one")
+    moderate = evaluator.moderate(5, 0.002, "one")
+    further = evaluator.expensive(100, 0.01, "one")
     evaluator.event()
-    # 0.25 s and half a millisecond: the cheap and the moderate ones take 0.05 s of it each, and
-    # four of the others the rest.
-    assert evaluator.queries == [*expensive[:4], *cheap, *moderate]
-    assert evaluator.suspended == [*expensive[4:], *further]
-    assert evaluator.clock.now < 0.05 + 0.25 + 0.04
+    # 0.05 s: the cheap and the moderate ones take 0.01 s of it each, and three of the others the
+    # rest.
+    assert evaluator.queries == [*expensive[:3], *cheap, *moderate]
+    assert evaluator.suspended == [*expensive[3:], *further]
+    assert evaluator.clock.now == pytest.approx(0.05)
     assert set(evaluator.messages) == {
         "the queries of this account or client take too much time in total, and this is one of "
         "the most expensive: it may visit 4.51e+07 nodes"
@@ -163,16 +164,16 @@ def test_many_slow_queries_do_not_affect_other_clients(evaluator: Evaluator) -> 
     greedy = evaluator.expensive(1_000, 0.04, "greedy")
     others = [
         *evaluator.expensive(1, 0.04, "other"),
-        *evaluator.moderate(5, 0.01, "another"),
+        *evaluator.moderate(5, 0.008, "another"),
         *evaluator.cheap(100, 0.0005, "third"),
     ]
     first = evaluator.event()
-    assert first < 0.25 + 0.04 + 0.14
+    assert first < 0.05 + 0.04 + 0.13
     for _ in range(100):
         evaluator.clock.now += 1.0
         evaluator.event()
     assert [each for each in evaluator.queries if each not in greedy] == others
-    assert len([each for each in evaluator.queries if each in greedy]) in (1, 2, 3)
+    assert len([each for each in evaluator.queries if each in greedy]) in (1, 2)
 
 
 def test_client_gets_its_share_and_free_time_in_the_long_run(evaluator: Evaluator) -> None:
@@ -194,25 +195,27 @@ def test_client_gets_its_share_and_free_time_in_the_long_run(evaluator: Evaluato
 
 
 def test_rare_events_allow_slow_queries(evaluator: Evaluator) -> None:
-    evaluator.expensive(5, 0.04, "one")
+    evaluator.expensive(5, 0.009, "one")
     for _ in range(1_000):
-        evaluator.clock.now += 2.0
+        evaluator.clock.now += 0.5
         evaluator.event()
     assert evaluator.suspended == []
 
 
 def test_cheap_queries_outlive_expensive_ones(evaluator: Evaluator) -> None:
     cheap = evaluator.cheap(20, 0.0001, "one")
-    expensive = evaluator.expensive(10, 0.04, "one")
+    expensive = evaluator.expensive(10, 0.0081, "one")
+    evaluator.event()
+    assert evaluator.suspended == expensive[6:]
     for _ in range(40):
         evaluator.event()
-    assert (evaluator.queries, evaluator.suspended) == (cheap, [*expensive[7:], *expensive[:7]])
+    assert evaluator.queries == cheap
 
 
 def test_too_many_cheap_queries_are_suspended(evaluator: Evaluator) -> None:
     evaluator.cheap(2_000, 0.001, "one")
     other = evaluator.cheap(10, 0.001, "other")
-    assert evaluator.event() < 0.51 + 0.011
+    assert evaluator.event() < 0.1 + 0.012
     for _ in range(20):
         evaluator.event()
     assert [each for each in evaluator.queries if each.numbers[0] > 2_000] == other
@@ -235,38 +238,39 @@ def test_thousand_queries_are_free_without_an_index(evaluator: Evaluator) -> Non
 
 
 def test_shared_query_is_charged_to_the_first_client(evaluator: Evaluator) -> None:
-    shared = evaluator.expensive(1, 0.04, "first", "second")
-    evaluator.expensive(100, 0.04, "second")
-    own = evaluator.expensive(3, 0.04, "first")
+    shared = evaluator.expensive(1, 0.01, "first", "second")
+    evaluator.expensive(100, 0.01, "second")
+    own = evaluator.expensive(3, 0.01, "first")
     evaluator.event()
     assert shared[0] in evaluator.queries and {*own} <= {*evaluator.queries}
-    # The second client got 0.28 s and paid nothing for the shared query.
-    assert len(evaluator.suspended) == 100 - 7
+    # The second client got 0.05 s and paid nothing for the shared query.
+    assert len(evaluator.suspended) == 100 - 5
 
 
 def test_shared_query_continues_while_one_client_can_pay(evaluator: Evaluator) -> None:
     evaluator.expensive(100, 0.04, "greedy")
     shared = evaluator.add("//a[../@x = 100 and ../@y = 1]", 0.04, "greedy", "modest")
-    for _ in range(3):
+    for _ in range(6):
         evaluator.event()
     assert evaluator.queries == [shared]
 
 
-def test_larger_events_grant_more_but_bounded_time(evaluator: Evaluator) -> None:
-    evaluator.expensive(100, 0.04, "one")
-    expensive = evaluator.queries = [
+def test_larger_events_grant_no_more_time(evaluator: Evaluator) -> None:
+    """The node stops for the evaluations on an event of any size."""
+    evaluator.cheap(200, 0.001, "one")
+    queries = evaluator.queries = [
         LargePreparedQuery(each.timed, each.numbers) for each in evaluator.queries
     ]
     evaluator.event(bytes_=10 * 64 * 1024)
-    # 1 s and 5 ms, not 2.5 s.
-    assert evaluator.queries == expensive[:26]
+    # 0.1 s.
+    assert evaluator.queries == queries[:100]
 
 
 def test_pause_suspends_no_query_of_a_client_in_debt(evaluator: Evaluator) -> None:
-    expensive = evaluator.expensive(7, 0.04, "one")
+    expensive = evaluator.expensive(7, 0.006, "one")
     others = evaluator.cheap(3, 0.0001, "one")
     evaluator.event()
-    evaluator.accounts.begin_event(0.0, 1.0)
+    evaluator.accounts.begin_event(0.0)
     account = evaluator.accounts.find_payer(others[0].numbers, is_cheap=True)
     assert account is not None
     evaluator.accounts.charge(account, 0.5)
@@ -282,7 +286,7 @@ def test_pause_suspends_no_query_of_a_client_in_debt(evaluator: Evaluator) -> No
 
 def test_pause_of_the_machine_is_charged_to_no_client(evaluator: Evaluator) -> None:
     pause = evaluator.add("//a[../@x]", 100.0, "one")
-    others = evaluator.moderate(50, 0.001, "one")
+    others = evaluator.moderate(20, 0.001, "one")
     evaluator.event()
     assert (evaluator.queries, evaluator.suspended) == (others, [pause])
 

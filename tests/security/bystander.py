@@ -62,6 +62,18 @@ class MeasuredBystander:
             best = min(best, await self._time_events())
         self._attacked.append(best)
 
+    async def measure_longest(self, attack: asyncio.Future[Any]) -> float:
+        """Return the longest time from publication to delivery until the attack ends."""
+        late = _LateLoop()
+        longest = 0.0
+        try:
+            while not attack.done():
+                longest = max(longest, await self._time_event(late))
+        finally:
+            late.stop()
+        await attack
+        return longest
+
     async def measure_baseline(self) -> None:
         self._baselines.append(await self._time_events())
 

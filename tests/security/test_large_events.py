@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
@@ -19,22 +20,31 @@ from tests.security.account_settings import (
     account_toml,
     identity_of,
 )
-from tests.security.bystander import measured_bystander
+from tests.security.bystander import MeasuredBystander, measured_bystander
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.traffic import ask_status, run_within
+from tests.system.traffic import ask_status, checked_bystander, run_within
 
 pytestmark = pytest.mark.system
 
 ODD = EventType("odd", "1.0")
 #: Markup of an envelope and an outer element.
 OUTER = 100
-#: It compares all elements with all others.
-EXPENSIVE = "//*[count(following::*[. = '{0}']) = 100000] or //@a1[count(following::*) = {0}]"
-CONFIGURATION = (
-    BASE
-    + account_toml("bad", publish=["large"], subscribe=["large"])
-    + '[log]\nsync = false\n[types]\nundescribed = "accept"\n'
+#: They compare all elements or attributes with all others.
+EXPENSIVE = (
+    "//*[count(following::*) = 1{0}]",
+    "//a = //a[. != '{0}']",
+    "//@*[. = '{0}']/../@*[. = '{0}']",
+    "/Mspaces:Event//*[count(following::*) = 1{0}] or //*[count(following::*) = 1{0}]",
 )
+#: Queries of an account. Those of one template are matched together, if they are more than 32.
+QUERIES = 40
+#: Accounts that try each of them.
+TRIES = 2
+#: Large events of each part of an attack: one a second.
+EVENTS = 4
+#: Seconds for which a large event and the queries of one account may stop the node: 0.1 s, and the
+#: noise of a busy machine.
+LONGEST_STOP = 0.25
 
 
 def elements(count: int) -> bytes:
@@ -46,11 +56,22 @@ def attributes(count: int) -> bytes:
     return b"<r>" + element * (count // 251) + b"</r>"
 
 
+PAYLOADS = (elements(MAX_MARKUP - OUTER), attributes(MAX_MARKUP - OUTER))
+ACCOUNTS = len(EXPENSIVE) * len(PAYLOADS) * TRIES
+CONFIGURATION = (
+    BASE
+    + account_toml("bad", publish=["large"], subscribe=["large"])
+    + "".join(account_toml(f"new{number}", subscribe=["large"]) for number in range(ACCOUNTS))
+    + '[log]\nsync = false\n[types]\nundescribed = "accept"\n'
+)
+
+
 async def subscribe_again(client: AsyncioClient, query: str) -> None:
     """Subscribe whenever the query has turned out too expensive."""
     while True:
+        subscription = await client.subscribe(query, "large")
         with suppress(QueryTooExpensive):
-            async for _ in await client.subscribe(query, "large"):
+            async for _ in subscription:
                 pass
 
 
@@ -63,35 +84,67 @@ def test_large_events_and_expensive_queries_on_them_slow_nobody(tmp_path: Path) 
             bystander = await stack.enter_async_context(
                 measured_bystander(node.endpoint, **BYSTANDER)
             )
-            bad = await stack.enter_async_context(connect(node.endpoint, **identity_of("bad")))
-            payloads = (elements(MAX_MARKUP - OUTER), attributes(MAX_MARKUP - OUTER))
+            bad, other = [
+                await stack.enter_async_context(connect(node.endpoint, **each))
+                for each in (identity_of("bad"), ADMINISTRATOR)
+            ]
             for payload in (elements(250_000), attributes(110_000), elements(MAX_MARKUP)):
                 with pytest.raises(TooLarge, match="tags and attributes"):
-                    await bad.publish("large", payload, ODD)
+                    await other.publish("large", payload, ODD)
             published = 0
 
             async def publish() -> None:
                 nonlocal published
                 while True:
-                    await bad.publish("large", payloads[published % len(payloads)], ODD)
+                    await bad.publish("large", PAYLOADS[published % len(PAYLOADS)], ODD)
                     published += 1
 
             attacks = [asyncio.ensure_future(publish()) for _ in range(4)]
-            await bystander.measure(tries=3)
+            while published < EVENTS:
+                await bystander.measure(tries=3)
             attacks += [
-                asyncio.ensure_future(subscribe_again(bad, EXPENSIVE.format(number)))
-                for number in range(4)
+                asyncio.ensure_future(subscribe_again(bad, query.format(number)))
+                for number, query in enumerate(EXPENSIVE)
             ]
-            await bystander.measure(tries=3)
+            while published < 2 * EVENTS:
+                await bystander.measure(tries=3)
             for each in attacks:
                 each.cancel()
             ends = await asyncio.gather(*attacks, return_exceptions=True)
             assert all(isinstance(each, asyncio.CancelledError) for each in ends), ends
-            assert published
         limits = (await ask_status(node.endpoint, **ADMINISTRATOR))["limits"]
         (limit,) = (each for each in limits if each["name"] == "account-markup-per-second")
         assert limit["reached"] > 0
 
     with NodeProcess(tmp_path, CONFIGURATION) as node:
         run_within(work(node), 2 * PATIENCE)
+        assert "Traceback" not in node.log()
+
+
+@pytest.mark.limit("time of queries", "account and event")
+def test_the_first_expensive_queries_of_an_account_stop_the_node_briefly(tmp_path: Path) -> None:
+    async def stop(node: NodeProcess, account: int, query: str, payload: bytes) -> float:
+        """Return the seconds for which a large event stops the node with queries of an account."""
+        async with (
+            checked_bystander(node.endpoint, **BYSTANDER) as traffic,
+            connect(node.endpoint, **ADMINISTRATOR) as publisher,
+            connect(node.endpoint, **identity_of(f"new{account}")) as client,
+        ):
+            for number in range(QUERIES):
+                await client.subscribe(query.format(number), "large")
+            await publisher.when_connected(PATIENCE)
+            publishing = asyncio.ensure_future(publisher.publish("large", payload, ODD))
+            return await MeasuredBystander(traffic).measure_longest(publishing)
+
+    async def work(node: NodeProcess) -> None:
+        cases = list(itertools.product(EXPENSIVE, PAYLOADS))
+        for number, (query, payload) in enumerate(cases):
+            seconds = [
+                await stop(node, number * TRIES + each, query, payload) for each in range(TRIES)
+            ]
+            print(f"{query} stops the node for {min(seconds):.2f} s")
+            assert min(seconds) < LONGEST_STOP, (query, seconds)
+
+    with NodeProcess(tmp_path, CONFIGURATION) as node:
+        run_within(work(node), 4 * PATIENCE)
         assert "Traceback" not in node.log()

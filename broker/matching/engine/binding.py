@@ -277,12 +277,15 @@ MAX_PLAIN_MEMBERS = 256
 
 
 def bind_family(
-    family: QueryFamily, evaluation_input: EvaluationInput, reader: ConjunctionReader
+    family: QueryFamily,
+    evaluation_input: EvaluationInput,
+    reader: ConjunctionReader,
+    make_work: Callable[[], WorkBudget] = lambda: WorkBudget(MAX_VISITS),
 ) -> tuple[Binding | None, int]:
     """Return the binding, None if no document of the shape can match, and the number of visits."""
     plain_part = family.plain_part
     if plain_part is not None and (plain_part.is_whole or len(family.members) <= MAX_PLAIN_MEMBERS):
-        work = WorkBudget(MAX_VISITS)
+        work = make_work()
         conjunctions = reader.read_rows(
             family.template,
             plain_part.key,
@@ -290,7 +293,7 @@ def bind_family(
         )
         if conjunctions is not None:
             return _bind_conjunctions(family, conjunctions, decided=plain_part.is_whole), work.spent
-    decision = evaluate_template(family.template, evaluation_input)
+    decision = evaluate_template(family.template, evaluation_input, make_work())
     return bind_formula(family, decision.formula, reader), decision.visits
 
 

@@ -20,7 +20,7 @@ from broker.matching.partial.formula import (
 from broker.matching.partial.plain_path import Row
 from broker.matching.partial.source import Computed, Source
 from broker.matching.partial.template import PartKey, Template
-from broker.matching.partial.work_budget import TooExpensive
+from broker.matching.partial.work_budget import OutOfTime, TooExpensive
 from broker.matching.query import tree
 
 #: A formula with more conjunctions is evaluated on bitmaps.
@@ -86,13 +86,15 @@ class ConjunctionReader:
     ) -> list[IndexConjunction] | None:
         """Return conjunctions of which one holds exactly if one row of a template's part holds.
 
-        Templates with an equal part have equal rows.
+        Templates with an equal part have equal rows. Raises `OutOfTime`.
         """
         key = (part,)
         if key not in self._known:
             try:
                 forms = _FormCache(template)
                 self._known[key] = [forms.make_conjunction(row, ()) for row in compute_rows()]
+            except OutOfTime:
+                raise
             except TooExpensive:
                 self._known[key] = None
         return self._known[key]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 
 from broker.matching.engine.batch_match import match_batches
 from broker.matching.engine.binding import Binding, ShapeBatch, bind_family
 from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries, queries_of
+from broker.matching.engine.family_payment import FamilyPayment
 from broker.matching.engine.index_conjunction import ConjunctionReader
 from broker.matching.engine.query_family import QueryFamily
 from broker.matching.engine.shape_bindings import ShapeBindings
 from broker.matching.index.member import Member
 from broker.matching.partial.evaluation_input import EvaluationInput
-from broker.matching.partial.exact_evaluation import build_evaluation_input
+from broker.matching.partial.exact_evaluation import evaluation_input_of
 from broker.matching.xpath_evaluation import ParsedEvent
 
 #: Maximum queries of a family that lxml evaluates one by one. For more, partial evaluation pays.
@@ -29,8 +29,9 @@ MEMBERS_A_DOCUMENT = 2_500
 class ParsedEventMatcher:
     """Sorts the queries for one parsed event into matching and undecided ones."""
 
-    def __init__(self, event: ParsedEvent) -> None:
+    def __init__(self, event: ParsedEvent, payment: FamilyPayment) -> None:
         self._event = event
+        self._payment = payment
         self._members_left = MEMBERS_A_DOCUMENT
         self._reader = ConjunctionReader()
         self.matching: list[Member] = []
@@ -59,9 +60,15 @@ class ParsedEventMatcher:
         return sum(len(queries_of(member)) for member in members) <= limit
 
     def _bind_family(self, family: QueryFamily, bindings: ShapeBindings, batch: ShapeBatch) -> bool:
-        if self._input is None:
+        evaluation_input = self._input
+        if evaluation_input is None:
             return False
-        binding, _ = bind_family(family, self._input, self._reader)
+        found = self._payment.evaluate_family(
+            family, lambda work: bind_family(family, evaluation_input, self._reader, work)
+        )
+        if found is None:
+            return False
+        binding, _ = found
         if binding is not None:
             self._members_left -= binding.prepare_members(self._members_left)
             if not binding.is_ready:
@@ -79,6 +86,6 @@ class ParsedEventMatcher:
         else:
             self.undecided += iterate_queries(matching)
 
-    @cached_property
+    @property
     def _input(self) -> EvaluationInput | None:
-        return build_evaluation_input(self._event)
+        return evaluation_input_of(self._event)

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from broker.errors import QueryTooExpensive
 from broker.matching.budget import Budget
-from broker.matching.client_time_share import FREE_SECONDS
 from broker.matching.contract import Accepted, Verdict
 from broker.matching.engine.compiled_query_cache import CachedQuery, CompiledQueryCache
 from broker.matching.engine.distinct_query import DistinctQuery
+from broker.matching.engine.family_payment import FamilyPayment
 from broker.matching.engine.subscription_registry import SubscriptionRegistry
 from broker.matching.xpath_evaluation import ParsedEvent
 
@@ -44,13 +44,17 @@ class QueryEvaluator:
     def begin_batch(self) -> None:
         self._suspended_at.clear()
 
+    def begin_event(self, event: ParsedEvent, free_seconds: float) -> FamilyPayment:
+        """Start a client's time on an event, of which `free_seconds` are not charged."""
+        self._budget.time_shares.begin_event(free_seconds)
+        return FamilyPayment(self._budget, self._patterns_for(event))
+
     def evaluate(
         self,
         candidates: Iterable[DistinctQuery],
         event: ParsedEvent,
         index: int,
         document: bytes,
-        free_seconds: float,
     ) -> list[DistinctQuery]:
         """Return the queries that match the event at `index` of the batch, within the clients'
         time."""
@@ -73,7 +77,6 @@ class QueryEvaluator:
                 event,
                 document,
                 lambda query: query.distinct_query.select_subscriptions(patterns),
-                free_seconds,
             ),
         )
 
@@ -84,9 +87,7 @@ class QueryEvaluator:
         if distinct_query.is_suspended:
             return False
         runnable = self._compiled.get(distinct_query)
-        result = self._budget.evaluate_queries(
-            [runnable], event, document, lambda _: (), FREE_SECONDS
-        )
+        result = self._budget.evaluate_queries([runnable], event, document, lambda _: ())
         return bool(self._suspend_expensive(index, self._patterns_for(event), *result))
 
     def _patterns_for(self, event: ParsedEvent) -> frozenset[int]:

@@ -105,10 +105,7 @@ class Explainer:
         if isinstance(subject, TypeMissing):
             raise DtdNeeded(subject)
         runnable = RunnableQuery(query)
-        # The time for a large event would stop the node.
-        evaluation = BoundedEvaluation(
-            self._bounds, subject, document, max_scale=1.0, max_tree=MAX_NODES
-        )
+        evaluation = BoundedEvaluation(self._bounds, subject, document, max_tree=MAX_NODES)
         # Shapes, and the time of a look-up, reveal something about other events.
         known = None if self._index is None or not shapes else self._index.find_shape(document)
         header = subject.header

@@ -14,7 +14,7 @@ from broker.matching.explain.node_path import PathFormatter
 from broker.matching.explain.xpath_writer import NO_POSITION, XPathWriter
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.evaluator import Evaluator
-from broker.matching.partial.exact_evaluation import build_evaluation_input
+from broker.matching.partial.exact_evaluation import evaluation_input_of
 from broker.matching.partial.formula import TRUE, UNKNOWN, Formula
 from broker.matching.partial.guarded_value import GuardedValue
 from broker.matching.partial.node_set import Context, string_value
@@ -115,7 +115,7 @@ class Probe:
     def _input(self) -> EvaluationInput:
         if self._event.count_nodes(envelope=True) > MAX_NODES:
             raise ProbeLimitExceeded
-        found = build_evaluation_input(self._event)
+        found = evaluation_input_of(self._event)
         if found is None:
             raise ProbeLimitExceeded("the event has attributes whose prefixes are not known")
         return found
@@ -126,7 +126,7 @@ class Probe:
         if self._left < 0 or self._clock() > self._deadline:
             raise ProbeLimitExceeded
         # A new one each time, since results of evaluators are stored by position in the query.
-        evaluator = Evaluator(self._template, self._input, MAX_WORK)
+        evaluator = Evaluator(self._template, self._input, WorkBudget(MAX_WORK))
         try:
             return compute(evaluator, Context(node or evaluator.root_element))
         except TooExpensive:

@@ -25,12 +25,12 @@ def build_document_tree(root: etree._Element) -> DocumentRoot | None:
     return building.tree if building.add_element(building.tree, root) else None
 
 
-#: Shared by all leaves; a finished tree never changes.
+#: Shared by all nodes without children or attributes; a finished tree never changes.
 _NO_NODES: list[Node] = []
 
 
 class _Leaf(Node):
-    """An attribute or a text: most of a tree.
+    """An attribute, a text or an empty element: most of a tree.
 
     Own empty lists for each would cost more than all else, in the garbage collector.
     """
@@ -72,24 +72,28 @@ class _TreeBuilder:
         namespace, local = self._split_name(tag)
         prefix = element.prefix if namespace else None
         self._order += 1
-        node = Node(
-            NodeKind.ELEMENT, parent, self._order, namespace=namespace, local=local, prefix=prefix
-        )
+        node = _Leaf(NodeKind.ELEMENT, parent, self._order, b"", namespace, local, prefix)
         parent.children.append(node)
         if not self._add_attributes(node, element):
             return False
-        self._add_text(node, element.text)
-        for child in element:
-            if not self.add_element(node, child):
-                return False
-            self._add_text(node, child.tail)
+        text = element.text
+        if text or len(element):
+            node.children = []
+            self._add_text(node, text)
+            for child in element:
+                if not self.add_element(node, child):
+                    return False
+                self._add_text(node, child.tail)
         node.last = parent.last = self._order
         return True
 
     def _add_attributes(self, node: Node, element: etree._Element) -> bool:
+        found = cast("list[tuple[str, str]]", element.items())
+        if not found:
+            return True
         order = self._order
-        attributes = node.attributes
-        for name, value in cast("list[tuple[str, str]]", element.items()):
+        attributes = node.attributes = []
+        for name, value in found:
             order += 1
             made = _Leaf(NodeKind.ATTRIBUTE, node, order, value.encode(), None, name)
             if name[0] == "{":

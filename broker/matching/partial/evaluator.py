@@ -31,7 +31,7 @@ from broker.matching.partial.node_set import Context, PathWalker, PredicateFunct
 from broker.matching.partial.source import Constant
 from broker.matching.partial.template import Template
 from broker.matching.partial.value_evaluator import NO_POSITION, ValueEvaluator
-from broker.matching.partial.work_budget import TooExpensive, Undecidable
+from broker.matching.partial.work_budget import TooExpensive, Undecidable, WorkBudget
 from broker.matching.query import tree
 from broker.matching.query.tree import ValueType
 from broker.matching.query.value_type import value_type
@@ -48,18 +48,19 @@ _LiteralComparison: TypeAlias = tuple[int, tree.Expression, bool, bool]
 
 
 def evaluate_template(
-    template: Template, evaluation_input: EvaluationInput, max_work: int = MAX_VISITS
+    template: Template, evaluation_input: EvaluationInput, work: WorkBudget | None = None
 ) -> EvaluationResult:
-    """Evaluate a template as far as the shape decides it, with `max_work` visits."""
-    return Evaluator(template, evaluation_input, max_work).evaluate()
+    """Evaluate a template as far as the shape decides it, within `work`; by default it is
+    `MAX_VISITS`."""
+    return Evaluator(template, evaluation_input, work or WorkBudget(MAX_VISITS)).evaluate()
 
 
 class Evaluator(ValueEvaluator):
     def __init__(
-        self, template: Template, evaluation_input: EvaluationInput, max_work: int
+        self, template: Template, evaluation_input: EvaluationInput, work: WorkBudget
     ) -> None:
-        super().__init__(template, evaluation_input, max_work)
-        self._max_work = max_work
+        super().__init__(template, evaluation_input, work)
+        self._max_work = work.limit
         self._walker = PathWalker(
             template.namespaces,
             self._predicate_function,

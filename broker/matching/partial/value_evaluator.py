@@ -62,11 +62,13 @@ class ValueEvaluator(abc.ABC):
 
     _walker: PathWalker
 
-    def __init__(self, template: Template, evaluation_input: EvaluationInput, limit: int) -> None:
+    def __init__(
+        self, template: Template, evaluation_input: EvaluationInput, work: WorkBudget
+    ) -> None:
         self._template = template
         self._context_free = template.context_free
         self._input = evaluation_input
-        self.work = WorkBudget(limit)
+        self.work = work
         #: Results of subexpressions that are the same in every context.
         self._results: dict[tuple[Callable[..., Any], int], Any] = {}
         self._string_values: dict[Node, GuardedValue] = {}

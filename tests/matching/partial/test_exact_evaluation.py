@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from lxml import etree
 
-from broker.matching.partial.exact_evaluation import ExactEvaluation, NotEvaluated
+from broker.matching.partial.exact_evaluation import NotEvaluated, evaluate_exactly
+from broker.matching.partial.work_budget import WorkBudget
 from broker.matching.query.query import parse_query
 from broker.matching.query.tree import ValueType
 from broker.matching.query.value_type import VARIABLE_TYPES
@@ -34,8 +35,8 @@ class Document:
 
 
 def evaluate_query(query: str, root: etree._Element, max_work: int = ENOUGH) -> bool:
-    exact = ExactEvaluation(cast(ParsedEvent, Document(root)), max_work)
-    return exact.matches(parse_query(query, {"p": "urn:x"}, ANY_COST))
+    parsed, event = parse_query(query, {"p": "urn:x"}, ANY_COST), cast(ParsedEvent, Document(root))
+    return evaluate_exactly(parsed, event, WorkBudget(max_work))
 
 
 @settings(max_examples=700)
