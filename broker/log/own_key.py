@@ -9,11 +9,12 @@ import attrs
 
 from broker.event.flow import origin_of
 from broker.event.origin import is_signed_origin, new_origin, origin_has_key
+from broker.event.placeholder import digest_of
 from broker.event.record import PROVED, join_record, proof_of, split_record
 from broker.log.logged_event import LoggedEvent
 from broker.order_certificates.signing_key import SigningKey
 from broker.signatures.batch_signer import BatchSigner
-from broker.signatures.leaf import PlacedEvent
+from broker.signatures.leaf import EventFields
 from broker.signatures.proof import VERSION
 
 
@@ -71,11 +72,11 @@ class OwnSigner:
         if not events:
             return
         annotations: list[bytes] = []
-        placed: list[PlacedEvent] = []
+        placed: list[EventFields] = []
         for event in events:
             plain, annotation, _ = split_record(event.record)
             annotations.append(annotation)
-            placed.append(PlacedEvent.of((event.epoch, event.offset), plain, event.document))
+            placed.append(((event.epoch, event.offset), plain, digest_of(event.document)))
         proofs = self._signer.sign(placed)
         signed = zip(events, placed, annotations, proofs, strict=True)
         for event, (_, plain, _), annotation, proof in signed:
