@@ -15,6 +15,9 @@ from broker.transport.backoff import Backoff
 #: First and longest pause between requests.
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 30.0
+#: Dropped ranges arrive again with the requested pages.
+MAX_HELD_RANGES = 64
+MAX_HELD_BYTES = 4 << 20
 #: Seconds in which other logs may supply events of an origin that does not come back.
 GONE_PATIENCE = 120.0
 
@@ -40,6 +43,20 @@ class MissingRange:
     """Counted since the position last advanced."""
     held: list[ReceivedRange] = attrs.field(factory=list)
     held_bytes: int = 0
+
+    def hold(self, received: ReceivedRange) -> bool:
+        """Hold a later range. Return False without room.
+
+        One with dropped events is not held: until it is taken, interest with another policy may be
+        added.
+        """
+        size = received.frame.size
+        has_room = len(self.held) < MAX_HELD_RANGES and self.held_bytes + size <= MAX_HELD_BYTES
+        if has_room and not received.range.dropped:
+            self.held.append(received)
+            self.held_bytes += size
+            return True
+        return False
 
     def expires_at(self, patience: float, *, is_gone: bool) -> float:
         """Return the time at which the node does not wait any more."""

@@ -29,15 +29,13 @@ from broker.cluster.traffic.received_range import (
     RequestPage,
     StoreHistories,
 )
+from broker.cluster.traffic.unshown_places import UnshownPlaces
 from broker.event.flow import origin_of
 from broker.event.place import Mark
 from broker.log.history import MAX_EPOCH
 
 #: Seconds; then other nodes may have dropped this node's interest (`tables.table.TableTimes`).
 UNFILTERED_AFTER = 15.0
-#: Dropped ranges arrive again with the requested pages.
-MAX_HELD_RANGES = 64
-MAX_HELD_BYTES = 4 << 20
 #: Further new origins are ignored.
 MAX_ORIGINS = 16_384
 MAX_ORIGIN_NODES = 4
@@ -68,6 +66,7 @@ class Receiver:
         self._histories = histories or KnownHistories()
         self._may_drop = may_drop
         self._claims = claims or Claims()
+        self._unshown = UnshownPlaces()
         self._cursors: dict[str, Mark] = {}
         """Ahead of the log: their events are being committed."""
         self._start_marks: dict[str, Mark] = {}
@@ -143,6 +142,15 @@ class Receiver:
         return whole
 
     def receive_range(self, received: ReceivedRange, now: float) -> list[ReceiverEffect]:
+        flow = received.frame.origin
+        if received.is_carried and not received.is_in_order:
+            shown = self._unshown.limit(received, self.position_of(flow))
+            return [] if shown is None else self._receive_shown(shown, now)
+        effects = self._receive_shown(received, now)
+        waiting = self._unshown.show(received, self.position_of(flow))
+        return effects if waiting is None else [*effects, *self.receive_range(waiting, now)]
+
+    def _receive_shown(self, received: ReceivedRange, now: float) -> list[ReceiverEffect]:
         origin, history = received.frame.origin, received.frame.history
         log = origin_of(origin)
         received = self._claims.limit(received)
@@ -340,15 +348,7 @@ class Receiver:
             missing.request_at = min(missing.request_at, request_at)
         missing.target = received.frame.origin_node
         missing.is_unfiltered |= was_silent
-        size = received.frame.size
-        if received.range.dropped:
-            # Until the range is taken, interest with another policy may be added.
-            self.counts.dropped += 1
-        elif len(missing.held) >= MAX_HELD_RANGES or missing.held_bytes + size > MAX_HELD_BYTES:
-            self.counts.dropped += 1
-        else:
-            missing.held.append(received)
-            missing.held_bytes += size
+        self.counts.dropped += not missing.hold(received)
         return []
 
     def _release(

@@ -8,7 +8,7 @@ from broker.cluster.address import Address
 from broker.cluster.traffic.claims import REORDER_SECONDS
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.known_histories import KnownHistories
-from broker.cluster.traffic.missing_range import MAX_RETRY_SECONDS, RETRY_SECONDS
+from broker.cluster.traffic.missing_range import MAX_HELD_RANGES, MAX_RETRY_SECONDS, RETRY_SECONDS
 from broker.cluster.traffic.received_range import (
     AppendRange,
     ReceivedRange,
@@ -16,12 +16,7 @@ from broker.cluster.traffic.received_range import (
     RequestPage,
     StoreHistories,
 )
-from broker.cluster.traffic.receiver import (
-    MAX_HELD_RANGES,
-    MAX_INCOMPLETE_ORIGINS,
-    MAX_ORIGINS,
-    Receiver,
-)
+from broker.cluster.traffic.receiver import MAX_INCOMPLETE_ORIGINS, MAX_ORIGINS, Receiver
 from broker.event.place import Mark, NamedHistory
 from broker.streams.dropped_count import DroppedCount
 from tests.cluster.traffic.frames import HOME, frame, node

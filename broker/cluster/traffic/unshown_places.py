@@ -1,0 +1,65 @@
+"""Ends of carried ranges behind their last event, until the origin has shown these places.
+
+Another node can state an empty range to a transport, far ahead of the end of a log: then the events
+of these places would count as passed. So a range without an event shows no place. Its rest waits
+for a later event of the flow, or for a range of the origin.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.cluster.traffic.frame_range import Range
+from broker.cluster.traffic.received_range import ReceivedRange
+from broker.event.place import Mark
+
+
+class UnshownPlaces:
+    """One range of each flow; a later one replaces it, or is added to its end."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, Mark] = {}
+        """Newest mark of each flow in a range of its origin."""
+        self._waiting: dict[str, ReceivedRange] = {}
+        self._proven: set[str] = set()
+        """Flows with a signed range: unsigned ones do not show how far they go. Where a flow enters
+        the cluster, its ranges lose their signatures."""
+
+    def limit(self, received: ReceivedRange, position: Mark | None) -> ReceivedRange | None:
+        """Return the part of a range up to the last shown place; None: it has none."""
+        flow, span = received.frame.origin, received.range
+        events = received.frame.events_for(received.index)
+        shown = max(position or (0, 0), self._shown.get(flow, (0, 0)))
+        if span.dropped:
+            # A queue policy dropped the event at its end.
+            shown = max(shown, span.upto)
+        elif events:
+            shown = max(shown, events[-1].mark)
+        waiting = self._waiting.pop(flow, None)
+        if waiting is not None and waiting.range.after <= span.after <= waiting.range.upto:
+            span = span._replace(after=waiting.range.after)
+            stated = max(span.upto, waiting.range.upto)
+        else:
+            stated = span.upto
+        if stated > shown:
+            frame = attrs.evolve(received.frame, recipient_runs=[])
+            frame.cache_events(())
+            rest = Range(span.destination, max(shown, span.after), stated, is_unfiltered=True)
+            self._waiting[flow] = ReceivedRange(rest, frame, 0, is_carried=True)
+            if shown <= span.after:
+                return None
+            span = span._replace(upto=shown)
+        return attrs.evolve(received, range=span)
+
+    def show(self, received: ReceivedRange, position: Mark | None) -> ReceivedRange | None:
+        """Note a range of the origin. Return a range that waits, if some of it is shown now."""
+        flow, mark = received.frame.origin, received.range.upto
+        if received.range.proof is not None:
+            self._proven.add(flow)
+        if received.is_unproved_announcement and flow in self._proven:
+            return None
+        if position is None or mark <= self._shown.get(flow, (0, 0)):
+            return None
+        self._shown[flow] = mark
+        waiting = self._waiting.get(flow)
+        return waiting if waiting is not None and waiting.range.after <= mark else None
