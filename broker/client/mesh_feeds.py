@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker.client.delivery_credit import DeliveryCredit
 from broker.client.effects import Effect, EventBatch, ItemArrived, Send
 from broker.client.mesh_splice import MeshRange, MeshSplice, SpliceStep
+from broker.client.received import ReceivedEvent
 from broker.client.subscription_state import SubscriptionState
 from broker.event.place import Mark
 from broker.wire.codec import Message
@@ -59,6 +60,12 @@ class MeshFeeds:
         if (splice := self.find_splice(number)) is not None:
             splice.add_range(range_, has_room=self._credit.has_room)
         return self.advance(now)
+
+    def report_left_out(self, number: int, events: Sequence[ReceivedEvent]) -> list[Effect]:
+        """Report gaps for events that parents have left out."""
+        state = self._subscriptions.get(number)
+        items = [] if state is None else state.receive_left_out(events)
+        return [ItemArrived(number, item) for item in items]
 
     def advance(self, now: float) -> list[Effect]:
         """Return the events that continue the positions, and due steps.

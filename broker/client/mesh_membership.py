@@ -238,6 +238,9 @@ class MeshMembership:
             # The next batch does not continue the position: the session brings the events.
             self.malformed += 1
             return
+        if batch.is_late:
+            self._client.apply_effects(self._client.meshes.report_left_out(self._number, events))
+            return
         size = sum(len(each.record) + len(each.document) for each in batch.events)
         range_ = MeshRange(batch.flow, batch.after, batch.upto, events, size)
         now = self._loop.clock.seconds()

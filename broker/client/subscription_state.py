@@ -28,6 +28,7 @@ from broker.client.received import FlowStarted, Gap, ReceivedEvent, Start, TypeC
 from broker.client.subscription_request import SubscriptionRequest
 from broker.errors import from_wire
 from broker.event.envelope import Liveness
+from broker.event.gap_reason import LEFT_OUT
 from broker.event.place import Mark, Place, Position
 from broker.event.site_notice import MissingMessages, MovedMessages
 from broker.wire import messages
@@ -261,6 +262,19 @@ class SubscriptionState:
         if self.splice is not None:
             self.splice.note_held_back(Position.from_wire(message.newest).marks)
         return []
+
+    def receive_left_out(self, events: Sequence[ReceivedEvent]) -> list[Item]:
+        """Return gaps for new events whose places the mesh has passed without them."""
+        marks = self.complete_position.marks if self.has_begun else {}
+        lost = [
+            event
+            for event in events
+            if self._ignores(event.place.origin)
+            and event.place.mark <= marks.get(event.place.origin, _BEFORE_FIRST)
+        ]
+        places = [event.place for event in self._duplicates.drop_duplicates(lost)]
+        gaps = [Gap(place, place, 1, LEFT_OUT) for place in places]
+        return [item for gap in gaps for item in self._receive_item(gap)]
 
     def receive_contiguous(self) -> list[Item]:
         """Return the events of the mesh that continue the complete position."""

@@ -168,9 +168,13 @@ class ClusterDriver:
         """Return whether there is interest in a flow of which nothing may be dropped."""
         return self.local_interest.has_interest(flow) and not self.may_drop(flow)
 
+    def position_of(self, flow: str) -> Mark | None:
+        """Return the place up to which this node has a flow, with events being committed."""
+        return None if self.traffic is None else self.traffic.receiver.position_of(flow)
+
     def wanted_after(self, origin: str) -> Mark | None:
         """Return the mark after which a dead origin is of interest; None: it is not."""
-        known = None if self.traffic is None else self.traffic.receiver.position_of(origin)
+        known = self.position_of(origin)
         return known or self.local_interest.start_positions.start_of_dead(origin)
 
     def start_of(self, flow: str, mark: Mark) -> Mark:

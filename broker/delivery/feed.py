@@ -142,6 +142,8 @@ class Feed:
     """During catch-up: marks read that the client does not know."""
     reported_version: int = 0
     """While live: coverage version that the client knows."""
+    recovers_after: Mapping[str, Mark] = attrs.field(factory=dict)
+    """During a recovery that began later than the feeding: its client's position then."""
     unavailable_ranges: dict[str, UnavailableRange] = attrs.field(factory=dict)
     """By origin; reported when feeding begins or the recovery ends."""
     fed_from: Mapping[str, Mark] = attrs.field(factory=dict)

@@ -12,7 +12,8 @@ from broker.delivery.backlog import Backlog
 from broker.delivery.delivery_sender import SessionWriter
 from broker.delivery.feed import Feed, FeedState, UnavailableRange
 from broker.delivery.recovery_contract import ActiveRecovery, MarkRange
-from broker.event.gap_reason import RETENTION
+from broker.event.flow import pattern_of
+from broker.event.gap_reason import LEFT_OUT, RETENTION
 from broker.event.place import Mark
 from broker.log.damage import Span
 from broker.log.event_log import EventLog
@@ -45,7 +46,8 @@ class GapRecovery:
     def recover_trimmed(self, feed: Feed) -> bool:
         """Recover all events up to now, or return False. A shorter range could be overtaken by
         retention at once."""
-        return self._start_recovery(feed, self._log.end_position(), RETENTION, archived=True)
+        is_archived = not self._log.has_left_out
+        return self._start_recovery(feed, self._log.end_position(), RETENTION, archived=is_archived)
 
     def _start_recovery(
         self, feed: Feed, upto: Mapping[str, Mark], reason: str, *, archived: bool
@@ -68,6 +70,7 @@ class GapRecovery:
             return False
         feed.count_filtered(self._log.bounds.last + 1)
         feed.unreported_marks.clear()
+        feed.recovers_after = starts
         # The recovery sends queued events too.
         self._backlog.drop_events_for(feed)
         log_starts = {**starts, **{origin: upto[origin] for origin in ranges}}
@@ -114,6 +117,29 @@ class GapRecovery:
                 self._writer.send_message(make_gap(feed, origin, lost))
         return []
 
+    def recover_or_report_left_out(self, feed: Feed, flow: str, place: Mark) -> None:
+        """Recover an event that the log has passed without it, or report a gap.
+
+        Behind a later event of its flow it would be out of order.
+        """
+        passed: tuple[Mapping[str, Mark], ...] = feed.reported_marks, feed.unreported_marks
+        if feed.state is FeedState.RECOVERING:
+            # What the recovery brings is not missing.
+            passed = (feed.recovers_after,)
+        is_passed = place <= max(each.get(flow, _BEFORE_ALL) for each in passed)
+        if is_passed and feed.state is not FeedState.UNCONFIRMED:
+            begins = feed.start_marks, {} if feed.is_continuous else feed.active_from
+            is_missing = place > max(each.get(flow, _BEFORE_ALL) for each in begins)
+            is_held = pattern_of(flow) in feed.held_patterns
+            if is_missing and feed.is_accepted and feed.is_active and not is_held:
+                feed.outcomes.gone += 1
+                # A later recovery does not bring it.
+                feed.reported_marks[flow] = max(place, feed.reported_marks.get(flow, place))
+                self._writer.send_message(Gap(feed.number, flow, place, place, 1, LEFT_OUT))
+            return
+        after = (place[0], place[1] - 1)
+        self._recover_or_store(feed, UnavailableRange(flow, after, place, LEFT_OUT))
+
     def recover_or_report_queued(self, feed: Feed, losses: Sequence[tuple[str, LostRange]]) -> None:
         """Recover losses behind events that the subscription will read again, or report gaps."""
         for origin, lost in losses:
@@ -141,7 +167,8 @@ class GapRecovery:
         if reported == _BEFORE_ALL:
             reported = feed.reported_marks[unavailable.origin] = unavailable.after
         upto = {unavailable.origin: max(unavailable.last, self._log.coverage[unavailable.origin])}
-        if self._start_recovery(feed, upto, unavailable.reason, archived=not begins):
+        is_archived = not begins and unavailable.reason != LEFT_OUT
+        if self._start_recovery(feed, upto, unavailable.reason, archived=is_archived):
             return
         if feed.state is FeedState.LIVE and not has_backlog:
             reported = max(reported, unavailable.after)

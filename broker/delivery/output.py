@@ -16,6 +16,7 @@ from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.logged_event import LoggedEvent
+from broker.streams.contract import CarriedEvent
 from broker.streams.dropped_count import DroppedCount
 from broker.streams.queue_policy import POLICY_NAMES
 from broker.wire.codec import WireTimes
@@ -108,6 +109,20 @@ class Output:
         """Report events behind `after` up to `last` that a queue policy dropped on the way."""
         for delivery in list(self._session_deliveries):
             delivery.report_dropped(origin, after, last, dropped)
+
+    def recover_or_report_left_out(
+        self, flow: str, event: CarriedEvent, numbers: Collection[int] | None, stream: str
+    ) -> None:
+        """Recover an event that the log has passed without it, or report a gap, where it matches.
+
+        Without the `numbers` of the subscriptions: where it may match, by its stream.
+        """
+        for number, (delivery, feed) in list(self._feeds.items()):
+            pattern = feed.pattern
+            may_match = not stream or pattern is None or pattern.matches(stream)
+            is_wanted = may_match if numbers is None else number in numbers
+            if is_wanted and event.level <= delivery.clearance:
+                delivery.gap_recovery.recover_or_report_left_out(feed, flow, event.mark)
 
     def deliver_notice(
         self, notice: SiteNotice, patterns: Sequence[StreamPattern], serial: int

@@ -73,7 +73,7 @@ class SessionDelivery:
         self._sender = DeliverySender(writer)
         self.site_notices = SessionSiteNotices(self._feeds, writer, self._backlog, on_failed)
         unpaced = self._feed_unpaced
-        self._gap_recovery = GapRecovery(
+        self.gap_recovery = GapRecovery(
             *(self._feeds, writer, log, self._backlog), clearance, unpaced
         )
         self._catch_up = CatchUp(
@@ -83,7 +83,7 @@ class SessionDelivery:
             delivery_bytes=limits.delivery,
             log=log,
             select=select,
-            recover_trimmed=self._gap_recovery.recover_trimmed,
+            recover_trimmed=self.gap_recovery.recover_trimmed,
             on_failed=on_failed,
             on_wait=lambda: self.on_wait(self),
             notices=self.site_notices,
@@ -124,7 +124,7 @@ class SessionDelivery:
         """Feed a subscription that the client knows as accepted."""
         feed = self._feeds[number]
         feed.state = FeedState.CATCHING_UP
-        self._gap_recovery.report_unavailable(feed)
+        self.gap_recovery.report_unavailable(feed)
         if feed.state is not FeedState.CATCHING_UP:
             return
         last = feed.newest_at_start[1]
@@ -173,7 +173,7 @@ class SessionDelivery:
         self.feed_from_recovery(feed, recovery, log_starts, Pacing(0.0, 0.0), None)
 
     def _report_lost(self, feed: Feed, lost: LostRange) -> None:
-        self._gap_recovery.report_gap(feed, lost.origin, lost.after, lost.upto, lost.reason)
+        self.gap_recovery.report_gap(feed, lost.origin, lost.after, lost.upto, lost.reason)
 
     def _continue_from_log(self, feed: Feed, log_starts: Mapping[str, Mark]) -> None:
         feed.skip_marks = dict(log_starts)
@@ -185,7 +185,7 @@ class SessionDelivery:
         feed.reported_marks.update(log_starts)
         if moved:
             self._writer.send_message(Progress(((feed.number, moved),)))
-        self._gap_recovery.report_unavailable(feed)
+        self.gap_recovery.report_unavailable(feed)
         if feed.state is FeedState.CATCHING_UP:
             self._catch_up.start_feed(feed)
 
@@ -315,7 +315,7 @@ class SessionDelivery:
             feed.outcomes.seen -= len(waiting) + lost
             feed.outcomes.dropped -= lost
             feed.cursor = min(serial, waiting[0].serial)
-        self._gap_recovery.recover_or_report_queued(feed, unlogged)
+        self.gap_recovery.recover_or_report_queued(feed, unlogged)
 
     # ------------------------------------------------------------------ room in the session
 
@@ -342,13 +342,13 @@ class SessionDelivery:
 
     def recover_or_report(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
         """Recover the range behind `after` up to `last`, or report a gap."""
-        self._gap_recovery.recover_or_report(origin, after, last, reason)
+        self.gap_recovery.recover_or_report(origin, after, last, reason)
 
     def report_dropped(
         self, origin: str, after: Mark, last: Mark | None, dropped: Sequence[DroppedCount]
     ) -> None:
         """Report events behind `after` up to `last` that a queue policy dropped on the way."""
-        for feed in self._gap_recovery.report_dropped(origin, after, last, dropped):
+        for feed in self.gap_recovery.report_dropped(origin, after, last, dropped):
             self._end_full(feed, "the subscription's queue at another node is full")
 
     def resume_after_commit(self) -> None:

@@ -43,6 +43,9 @@ class LogReader:
         self._file = file
         self._read = read
         self.repairs = repairs
+        self.has_left_out = False
+        """True: since the start the log began anew behind events that it never had. The logs of
+        their origins may have them."""
         self._bounds = file.bounds
         self.flows = KnownFlows(file.origin, file.flow_intervals, file.withheld)
 

@@ -14,6 +14,7 @@ from broker.cluster.carried_event import as_carried_event
 from broker.cluster.handshake_messages import LINKS
 from broker.cluster.instance_links import InstanceLinks
 from broker.cluster.known_verdicts import KnownVerdicts
+from broker.cluster.left_out_events import LeftOutEvents
 from broker.cluster.network import Network
 from broker.cluster.ordered_notices import OrderedNotices
 from broker.cluster.ordered_ranges import FoundPart
@@ -170,6 +171,12 @@ class StreamServices:
         self._output = node.output
         self._recovery = lambda: node.recovery
         self._notices = OrderedNotices(network.driver.relay_ingest, network.event_log)
+        self._left_out = LeftOutEvents(
+            *(network.driver.relay_ingest, network.event_log, network.driver.position_of),
+            receive_range=partial(network.flows.receive_range, is_unfiltered=True),
+            has_local_match=network.remote_interest.has_local_match,
+            report=node.output.recover_or_report_left_out,
+        )
 
     @property
     def own_end(self) -> Mark:
@@ -222,9 +229,13 @@ class StreamServices:
         if not self._accepts_signatures(batch):
             return False
         try:
+            origin_node = Address.parse(batch.origin_node)
+            if batch.is_late:
+                self._left_out.take(batch, origin_node)
+                return True
             self._network.flows.receive_range(
                 *(batch.flow, batch.after, batch.upto, batch.events),
-                Address.parse(batch.origin_node),
+                origin_node,
                 is_unfiltered=True,
                 dropped=batch.dropped,
             )

@@ -85,6 +85,8 @@ class FlowBatch:
     dropped: Sequence[DroppedCount] = ()
     sender: str = ""
     """Name of the node that sent it here, for the log; empty: the transport can not prove it."""
+    is_late: bool = False
+    """True: earlier batches had these places, without the events."""
 
 
 @attrs.frozen(slots=True)

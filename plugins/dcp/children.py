@@ -14,7 +14,7 @@ from broker.streams.contract import CarriedInterest
 from broker.streams.link_key import Unmatched
 from broker.streams.queue_policy import BLOCK, parse_queue_policy
 from plugins.dcp.connection import Connection
-from plugins.dcp.control import InForce, Query, Refused, SequenceStart, to_interest
+from plugins.dcp.control import InForce, LateEvent, Query, Refused, SequenceStart, to_interest
 from plugins.dcp.event_range import EventRange
 from plugins.dcp.group_sender import GroupSender
 from plugins.dcp.leaf_peer import LeafPeer
@@ -23,6 +23,8 @@ from plugins.dcp.sequences import Sequences, SequenceState
 
 #: Of a child whose link no security level limits.
 HIGHEST_RANK: Final = 2
+#: Unsent control messages of a child. Further late events are not sent.
+MOST_LATE_BYTES: Final = 4 << 20
 #: Refused interest of one child.
 _MOST_REFUSALS: Final = 100
 
@@ -54,6 +56,8 @@ class Child:
     link: Hashable
     clearance: int
     """Rank of the highest level of events that pass over its link."""
+    takes_late: bool = True
+    """False if it is of an earlier version."""
     withheld: int = 0
     """Events above the clearance, or that could not be matched for a client."""
     epoch: int = -1
@@ -130,11 +134,13 @@ class Children:
         name: str,
         clearance: int = HIGHEST_RANK,
         multicast: str = "",
+        takes_late: bool = True,
     ) -> None:
-        """Add a child. `clearance` is the rank of the highest level of its events."""
+        """Add a child. `clearance` is the rank of the highest level of its events. `multicast` and
+        `takes_late` are those of `Join`."""
         # The id tells a link from an earlier one to the same node.
         link = connection.peer, connection.own_id
-        child = Child(connection, name, link, clearance, multicast=multicast)
+        child = Child(connection, name, link, clearance, takes_late, multicast=multicast)
         self._children[connection] = child
 
     def remove(self, connection: Connection) -> None:
@@ -298,6 +304,22 @@ class Children:
             group = child.group
             if group is not None and not group.append(state.description, range_, part):
                 child.leave_group()
+
+    def forward_late(
+        self, state: SequenceState, range_: EventRange, links: Sequence[frozenset[Hashable]]
+    ) -> None:
+        """Send events to each child whose link they have: its earlier ranges have left them out.
+
+        A child with `MOST_LATE_BYTES` of unsent messages gets no further ones.
+        """
+        flow, epoch = state.description.flow, state.description.epoch
+        for event, entry, those in zip(range_.events, range_.entries, links, strict=True):
+            message = LateEvent(flow, epoch, entry)
+            for child in self._children.values():
+                has_room = child.connection.buffer.control.waiting_bytes < MOST_LATE_BYTES
+                is_wanted = child.link in those and event.level <= child.clearance
+                if child.is_fed and child.takes_late and has_room and is_wanted:
+                    child.connection.send_control(message)
 
 
 def _ignore(marks: Mapping[str, Mark]) -> None:

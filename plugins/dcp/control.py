@@ -19,6 +19,7 @@ from broker.streams.ticket import MOST_TICKET_BYTES, PROOF_BYTES
 from broker.wire.codec import Rank
 from plugins.dcp.event_range import Description
 from plugins.dcp.packet import MOST_AN
+from plugins.dcp.parts import MOST_RANGE_BYTES
 
 #: Bytes of one message.
 MOST_MESSAGE_BYTES: Final = 4 << 20
@@ -64,6 +65,8 @@ class Join(msgspec.Struct, tag="join", array_like=True, frozen=True):
     """Address and port of the first IP multicast group that it can join; empty: of none."""
     proof: Proof = b""
     """Of the ticket, for this connection."""
+    takes_late: bool = False
+    """True if it understands `LateEvent`."""
 
 
 class TicketRenewal(msgspec.Struct, tag="ticket", array_like=True, frozen=True):
@@ -121,6 +124,14 @@ class InForce(msgspec.Struct, tag="in-force", array_like=True, frozen=True):
 
     epoch: Epoch
     sequences: Annotated[tuple[SequenceStart, ...], Meta(max_length=MOST_SEQUENCES)]
+
+
+class LateEvent(msgspec.Struct, tag="late", array_like=True, frozen=True):
+    """An event that earlier ranges of its sequence have left out."""
+
+    flow: Name
+    epoch: Epoch
+    entry: Annotated[bytes, Meta(max_length=MOST_RANGE_BYTES)]
 
 
 class GroupSequence(msgspec.Struct, array_like=True, frozen=True):
@@ -185,6 +196,7 @@ ControlMessage: TypeAlias = (
     | Refused
     | Interest
     | InForce
+    | LateEvent
     | Group
     | Ungroup
     | ParentState

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from broker.streams.contract import FlowBatch
 from plugins.dcp.alarm_reports import AlarmReports
 from plugins.dcp.event_range import EventRange
 from plugins.dcp.parents import Parents
 from plugins.dcp.sequences import SequenceState
+
+
+class LateRanges(NamedTuple):
+    """Events at passed places."""
+
+    found: EventRange
+    """All of them. Some may be forged, or unwanted."""
+    wanted: EventRange
+    """Those with a right signature that a subscription or child wants."""
+
+
+_NO_EVENTS: Final = LateRanges(EventRange(0, 0), EventRange(0, 0))
 
 
 class CopyAlarms:
@@ -36,19 +49,23 @@ class CopyAlarms:
             text = f"roots disagree about {place}: the copies of {names} differ"
             self._alarms.note_event("disagreement", text, now)
 
-    def report_omissions(self, state: SequenceState, range_: EventRange, now: float) -> None:
-        """Count the events of a received range that other parents have left out of theirs.
+    def report_omissions(self, state: SequenceState, range_: EventRange, now: float) -> LateRanges:
+        """Count the events of a received range that parents have left out of theirs. Return those
+        whose places this node has passed.
 
         Only wanted ones count: a parent that can not match an event sends it to all children.
         """
         found = [] if state.receiver is None else state.receiver.copies.omissions
         if not found:
-            return
+            return _NO_EVENTS
         omissions = {each.an: each for each in found}
         found.clear()
         batch = state.make_batch(range_.only(omissions))
+        wanted = set()
         for event, is_wanted in zip(batch.events, self._has_interest(batch), strict=True):
-            _, bringing, omitting = omissions[event.mark[1]]
+            an, bringing, omitting, is_late = omissions[event.mark[1]]
+            if is_wanted and is_late:
+                wanted.add(an)
             for each in omitting if is_wanted else ():
                 path = self._parents.paths.get(each)
                 if path is None:
@@ -60,3 +77,5 @@ class CopyAlarms:
                     f"{names[1]} has brought"
                 )
                 self._alarms.note_event("omission", text, now)
+        late = {an for an, each in omissions.items() if each.is_late}
+        return LateRanges(range_.only(late), range_.only(wanted))

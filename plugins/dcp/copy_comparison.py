@@ -18,11 +18,13 @@ from plugins.dcp.recent_events import (
 
 
 class Omission(NamedTuple):
-    """A parent brings an event that was in no range of other parents, although they state so."""
+    """A parent brings an event that parents have left out of earlier ranges, perhaps itself."""
 
     an: int
     bringing: Hashable
     omitting: list[Hashable]
+    is_late: bool
+    """True: this node has passed the place."""
 
 
 class CopyComparison:
@@ -62,7 +64,7 @@ class CopyComparison:
             known = recent.find(sequence, an)
             if known is None:
                 if an <= claimed_upto:
-                    self._note_omission(parent, an)
+                    self._note_omission(parent, an, is_late=an <= current)
                 recent.add(sequence, an, FirstCopy(digest, now, parent, is_repeated))
                 if an <= current:
                     # It is older than the memory, came from the log, or was left out before.
@@ -80,10 +82,10 @@ class CopyComparison:
                 self.disagreements.append(Disagreement(an, known.parent, parent))
         return has_different
 
-    def _note_omission(self, parent: Hashable, an: int) -> None:
+    def _note_omission(self, parent: Hashable, an: int, *, is_late: bool) -> None:
         """Note which parents have left out an event that one brings first."""
         # Another parent may have brought a forgotten event.
         is_remembered = an > self._sequence.forgotten_upto
         omitting = self._chains.find_omitting(parent, an) if is_remembered else []
         if omitting:
-            self.omissions.append(Omission(an, parent, omitting))
+            self.omissions.append(Omission(an, parent, omitting, is_late))

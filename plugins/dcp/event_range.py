@@ -80,6 +80,9 @@ class IRange(Protocol):
     def adopt(self, others: Iterable[Self]) -> Self:
         """Return the range with the copies of events that are in others."""
 
+    def add_events(self, others: Iterable[Self]) -> Self:
+        """Return the range with the events of others that it lacks at its ANs."""
+
 
 @attrs.define
 class EventRange:
@@ -224,6 +227,19 @@ class EventRange:
         events, entries = [event for event, _ in found], [entry for _, entry in found]
         return EventRange(self.previous, self.upto, events, entries)
 
+    def add_events(self, others: Iterable[EventRange]) -> EventRange:
+        own = zip(self.events, self.entries, strict=True)
+        found = {event.mark[1]: (event, entry) for event, entry in own}
+        for each in others:
+            for event, entry in zip(each.events, each.entries, strict=True):
+                if self.previous < event.mark[1] <= self.upto:
+                    found.setdefault(event.mark[1], (event, entry))
+        if len(found) == len(self.events):
+            return self
+        pairs = [found[an] for an in sorted(found)]
+        events, entries = [event for event, _ in pairs], [entry for _, entry in pairs]
+        return EventRange(self.previous, self.upto, events, entries)
+
     @classmethod
     def of_events(cls, previous: int, upto: int, events: Sequence[CarriedEvent]) -> EventRange:
         return cls(previous, upto, events, [encode_entry(each) for each in events])
@@ -266,6 +282,9 @@ class StreamRange(NamedTuple):
         return []
 
     def adopt(self, others: Iterable[StreamRange]) -> StreamRange:
+        return self
+
+    def add_events(self, others: Iterable[StreamRange]) -> StreamRange:
         return self
 
 

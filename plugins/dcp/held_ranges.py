@@ -40,26 +40,35 @@ class HeldRanges(Generic[RangeT]):
         return self._received_at[0]
 
     def add(self, range_: RangeT, now: float) -> bool:
-        """Add a range, unless an earlier one has all of it.
+        """Add a range; if an earlier one has all its ANs, its events only.
 
         Return True if another range is missing between it and those that were held.
         """
         ranges = self._ranges
         place = bisect_right(ranges, (range_.previous, range_.upto), key=_span)
         if place and ranges[place - 1].upto >= range_.upto:
+            whole = ranges[place - 1]
+            ranges[place - 1] = whole.add_events((range_,))
+            self._bytes += ranges[place - 1].size - whole.size
+            self._keep_bounds()
             return False
         is_apart = place == len(ranges) > 0 and ranges[-1].upto < range_.previous
         ranges.insert(place, range_)
         self._received_at.insert(place, now)
         self._bytes += range_.size
+        self._keep_bounds()
+        return is_apart
+
+    def _keep_bounds(self) -> None:
+        ranges = self._ranges
         while len(ranges) > MOST_HELD or self._bytes > self._most_bytes:
             self._bytes -= ranges.pop().size
             self._received_at.pop()
             self.dropped += 1
-        return is_apart
 
     def take_following(self, current: int) -> list[RangeT]:
-        """Remove and return the ranges that lead on from an AN, cut at it."""
+        """Remove and return the ranges that lead on from an AN, cut at it. Where they overlap, each
+        has the events of the others."""
         following: list[RangeT] = []
         count = 0
         for each in self._ranges:
@@ -67,6 +76,10 @@ class HeldRanges(Generic[RangeT]):
                 break
             count += 1
             self._bytes -= each.size
+            for n in reversed(range(len(following))):
+                if following[n].upto <= each.previous:
+                    break
+                following[n] = following[n].add_events((each,))
             if each.upto > current:
                 following.append(each if each.previous == current else each.after(current))
                 current = each.upto

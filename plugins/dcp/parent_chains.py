@@ -94,14 +94,12 @@ class ParentChains:
 
     def find_omitting(self, parent: Hashable, an: int) -> list[Hashable]:
         """Return the parents that select events as one of them, and have stated a range without
-        an event that it has brought."""
+        an event that it brings. It may be among them."""
         bringing = self._chains[parent].epochs.epoch_at(an)
         return [
             other
             for other, each in self._chains.items()
-            if other is not parent
-            and each.claims.has_claimed(an)
-            and each.epochs.epoch_at(an) == bringing
+            if each.claims.has_claimed(an) and each.epochs.epoch_at(an) == bringing
         ]
 
     def find_dropped(self, an: int) -> DroppedCount | None:

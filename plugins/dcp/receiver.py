@@ -140,8 +140,9 @@ class SequenceReceiver(Generic[RangeT]):
                     self._timer.note_further(now)
             elif part.upto > self.current:
                 # The usual case.
-                is_whole = part.previous == self.current
-                delivered.append(part if is_whole else part.after(self.current))
+                rest = part if part.previous == self.current else part.after(self.current)
+                # Held ranges of other parents may have events that this one has left out.
+                delivered.append(rest.add_events(self._held) if self._held else rest)
                 self.current = part.upto
                 self._timer.stop()
         self._note_arrival(now)

@@ -10,7 +10,7 @@ from random import Random
 from broker.errors import BadName, ProtocolError
 from broker.event.flow import check_flow, origin_of, pattern_of
 from broker.event.place import Mark
-from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch
+from broker.streams.contract import CarriedInterest, FlowBatch
 from broker.transport.arq.handshake import Entropy
 from plugins.dcp.alarm_reports import AlarmReports
 from plugins.dcp.children import Children, QueryRefusedError
@@ -19,6 +19,7 @@ from plugins.dcp.control import (
     ControlMessage,
     InForce,
     Interest,
+    LateEvent,
     Refused,
     SequenceStart,
     to_query,
@@ -34,6 +35,7 @@ from plugins.dcp.event_range import (
 )
 from plugins.dcp.group_host import IGroupHost
 from plugins.dcp.groups import Groups
+from plugins.dcp.late_events import LateEvents, read_late_event
 from plugins.dcp.mesh.leaf_gate import LeafGate
 from plugins.dcp.mesh.membership import Membership
 from plugins.dcp.omission import dropped_count
@@ -93,6 +95,7 @@ class Router:
         """Sequences with ranges that leave with the next flush."""
         self.alarms = AlarmReports(host.report, now)
         self.copy_alarms = CopyAlarms(self.parents, self.alarms, host.has_interest)
+        self._late = LateEvents(host, self.copy_alarms, self.children)
         self.host_alarms: list[str] = []
         """Alarms of the node around the router."""
         self._now = now
@@ -121,39 +124,8 @@ class Router:
         """At a root, take a range of a flow, and forward it. Elsewhere it comes from the roots."""
         if not self.is_root:
             return
-        epoch, end = batch.upto
-        after = batch.after
-        for earlier in sorted({event.mark[0] for event in batch.events} - {epoch}):
-            events = [each for each in batch.events if each.mark[0] == earlier]
-            upto = events[-1].mark
-            self._take_own(batch, earlier, after, upto[1], events)
-            after = upto
-        events = [each for each in batch.events if each.mark[0] == epoch]
-        self._take_own(batch, epoch, after, end, events)
-
-    def _take_own(
-        self,
-        batch: FlowBatch,
-        epoch: int,
-        after: Mark,
-        upto: int,
-        events: Sequence[CarriedEvent],
-    ) -> None:
-        previous = after[1] if after[0] == epoch else 0
-        state = self.sequences.get(SequenceKey(batch.flow, epoch))
-        if state is None:
-            begins_after = after if previous == 0 else (0, 0)
-            description = Description(batch.flow, epoch, batch.origin_node, begins_after)
-            state = SequenceState(description, None)
-            if not self.sequences.add(state):
-                return
-        start = max(previous, state.end or 0)
-        if upto <= start:
-            return
-        range_ = EventRange.of_events(previous, upto, events)
-        if start > previous:
-            range_ = range_.after(start)
-        self._forward(state, range_)
+        for state, range_ in self.sequences.split_batch(batch):
+            self._forward(state, range_)
 
     def receive(self, peer: Hashable, packets: Iterable[bytes], now: float) -> None:
         self._now = now
@@ -244,21 +216,33 @@ class Router:
         if connection not in self.parents.paths or state is None or state.receiver is None:
             self.early += 1
             return
-        for part in range_.split_omissions():
-            left_out = part.omission
-            if left_out is None:
-                ranges = state.receiver.receive(connection, part, now, is_repeated=is_repeated)
-                self.copy_alarms.report_omissions(state, part, now)
-            else:
-                ranges = state.receiver.receive_unavailable(
-                    *(connection, part.previous, part.upto, now), dropped_count(left_out)
-                )
-            self._take_ranges(state, ranges)
+        self._receive_parts(connection, state, range_.split_omissions(), now, is_repeated)
         if len(self.parents.paths) > 1:
             self.parents.probe_silent(now)
             for parent in self.parents:
                 if parent.connection is not connection:
                     parent.connection.acknowledge_ahead(description.key, now)
+
+    def _receive_parts(
+        self,
+        connection: Connection,
+        state: SequenceState,
+        parts: Iterable[EventRange],
+        now: float,
+        is_repeated: bool,
+    ) -> None:
+        receiver = state.receiver
+        assert receiver is not None
+        for part in parts:
+            left_out = part.omission
+            if left_out is None:
+                ranges = receiver.receive(connection, part, now, is_repeated=is_repeated)
+                self._late.pass_on(state, part, now)
+            else:
+                ranges = receiver.receive_unavailable(
+                    *(connection, part.previous, part.upto, now), dropped_count(left_out)
+                )
+            self._take_ranges(state, ranges)
 
     def end_received(self, connection: Connection, key: SequenceKey, an: int, now: float) -> None:
         state = self.sequences.get(key)
@@ -368,6 +352,10 @@ class Router:
             self._leave_group(connection)
             self.parents.put_in_force(connection, message, now)
             self.membership.search.report_success()
+        elif isinstance(message, LateEvent) and connection in self.parents.paths:
+            state = self.sequences.get(SequenceKey(message.flow, message.epoch))
+            if state is not None and state.receiver is not None:
+                self._receive_parts(connection, state, read_late_event(message), now, True)
         elif self.groups is None or not self.groups.take_message(connection, message, now):
             raise ProtocolError(f"an unexpected message: {type(message).__name__}")
 

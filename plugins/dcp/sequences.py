@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 
 import attrs
 
 from broker.event.place import Mark
-from broker.streams.contract import FlowBatch
+from broker.streams.contract import CarriedEvent, FlowBatch
 from plugins.dcp.control import MOST_SEQUENCES
 from plugins.dcp.event_range import Description, EventRange, SequenceKey
 from plugins.dcp.omission import dropped_count
@@ -45,7 +45,7 @@ class SequenceState:
     def describe_place(self, an: int) -> str:
         return f"{self.description.flow} {self.description.epoch}:{an}"
 
-    def make_batch(self, range_: EventRange) -> FlowBatch:
+    def make_batch(self, range_: EventRange, *, is_late: bool = False) -> FlowBatch:
         """Return a range as a batch of its flow."""
         description = self.description
         epoch = description.epoch
@@ -57,7 +57,7 @@ class SequenceState:
         count = None if left_out is None else dropped_count(left_out)
         if count is not None:
             return FlowBatch(flow, node, after, upto, (), (count,))
-        return FlowBatch(flow, node, after, upto, range_.events)
+        return FlowBatch(flow, node, after, upto, range_.events, is_late=is_late)
 
 
 class Sequences:
@@ -91,6 +91,40 @@ class Sequences:
         self._epochs[key.flow] = epochs
         self._states[key] = state
         return True
+
+    def split_batch(self, batch: FlowBatch) -> Iterator[tuple[SequenceState, EventRange]]:
+        """Yield the new ranges of a root's batch, each with its sequence, which may begin now."""
+        epoch, end = batch.upto
+        after = batch.after
+        for earlier in sorted({event.mark[0] for event in batch.events} - {epoch}):
+            events = [each for each in batch.events if each.mark[0] == earlier]
+            upto = events[-1].mark
+            yield from self._find_own(batch, earlier, after, upto[1], events)
+            after = upto
+        events = [each for each in batch.events if each.mark[0] == epoch]
+        yield from self._find_own(batch, epoch, after, end, events)
+
+    def _find_own(
+        self,
+        batch: FlowBatch,
+        epoch: int,
+        after: Mark,
+        upto: int,
+        events: Sequence[CarriedEvent],
+    ) -> Iterator[tuple[SequenceState, EventRange]]:
+        previous = after[1] if after[0] == epoch else 0
+        state = self.get(SequenceKey(batch.flow, epoch))
+        if state is None:
+            begins_after = after if previous == 0 else (0, 0)
+            description = Description(batch.flow, epoch, batch.origin_node, begins_after)
+            state = SequenceState(description, None)
+            if not self.add(state):
+                return
+        start = max(previous, state.end or 0)
+        if upto <= start:
+            return
+        range_ = EventRange.of_events(previous, upto, events)
+        yield state, range_.after(start) if start > previous else range_
 
     def marks(self) -> dict[str, Mark]:
         """Return for each flow the mark behind which all events of the present query come."""

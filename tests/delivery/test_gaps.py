@@ -11,6 +11,7 @@ from broker.delivery.commit_share import CommitShare, SharedEncodings
 from broker.delivery.feed import Feed, FeedState
 from broker.delivery.recovery_contract import ActiveRecovery, LostRange, MarkRange
 from broker.errors import QueueFull
+from broker.event.gap_reason import LEFT_OUT
 from broker.event.place import Mark
 from broker.streams.dropped_count import QUEUE_FULL, DroppedCount
 from broker.streams.queue_policy import BLOCK, DROP_OLDEST, FAIL
@@ -112,7 +113,7 @@ def test_a_continuous_subscription_gets_all_of_an_unknown_origin(
     it = Setting(Recovery())
     it.feed.is_continuous, it.feed.active_from = goes_on, {"far": (1, 6)}
     it.log.events.append(far(8))
-    assert it.delivery._gap_recovery.recover_trimmed(it.feed)
+    assert it.delivery.gap_recovery.recover_trimmed(it.feed)
     assert it.asked == [({"far": (begins, (1, 8))}, "retention")]
 
 
@@ -243,7 +244,7 @@ def test_events_that_a_queue_on_the_way_dropped_are_a_gap_in_their_place() -> No
 @pytest.mark.parametrize(("rank", "count"), [(0, 0), (1, 2), (2, 5)])
 def test_a_gap_counts_only_dropped_events_within_the_clearance(rank: int, count: int) -> None:
     it = Setting(None, far=(1, 3))
-    it.delivery._gap_recovery._clearance = rank
+    it.delivery.gap_recovery._clearance = rank
     it.delivery.report_dropped("far", (1, 3), (1, 9), dropped((1, 2, True), (2, 3, False)))
     reason = "coalesced" if rank == 1 else "slow"
     assert it.gaps == ([Gap(1, "far", (1, 4), (1, 9), count, reason)] if count else [])
@@ -290,3 +291,28 @@ def test_dropped_events_behind_a_queue_of_the_session_are_reported_behind_it(rer
     out = [each for each in it.writer.out if each == gap or isinstance(each, list)]
     assert out == ([gap, [4], [9]] if rereads else [[4], gap, [9]])
     assert it.gaps == [gap]
+
+
+def test_a_left_out_event_is_recovered_before_later_ones_of_its_flow() -> None:
+    it = Setting(Recovery(), far=(1, 3))
+    it.delivery.gap_recovery.recover_or_report_left_out(it.feed, "far", (1, 6))
+    # Also without an archive.
+    assert it.asked == [({"far": ((1, 3), (1, 6))}, LEFT_OUT)] and it.archived == [False]
+    it.delivery.gap_recovery.recover_or_report_left_out(it.feed, "far", (1, 5))
+    it.delivery.gap_recovery.recover_or_report_left_out(it.feed, "far", (1, 2))
+    assert it.gaps == [Gap(1, "far", (1, 2), (1, 2), 1, LEFT_OUT)]
+
+
+@pytest.mark.parametrize(("begins", "held"), [((1, 5), ""), ((0, 0), "radar.>")])
+def test_a_left_out_event_behind_later_ones_is_a_gap_if_it_was_due(begins: Mark, held: str) -> None:
+    flow = "far/radar.>"
+    it = Setting(Recovery())
+    it.feed.reported_marks[flow] = (1, 9)
+    report = it.delivery.gap_recovery.recover_or_report_left_out
+    report(it.feed, flow, (1, 7))
+    assert it.gaps == [Gap(1, flow, (1, 7), (1, 7), 1, LEFT_OUT)] and it.asked == []
+    # Not before the begin of the subscription, and not while a mesh brings the flow to the client.
+    it.feed.active_from[flow] = begins
+    it.feed.held_patterns = frozenset({held})
+    report(it.feed, flow, (1, 5))
+    assert len(it.gaps) == 1 and it.asked == []

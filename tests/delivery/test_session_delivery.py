@@ -65,6 +65,7 @@ class FakeLog:
     def __init__(self, *events: LoggedEvent) -> None:
         self.events = list(events)
         self.begins_after: dict[str, Mark] = {}
+        self.has_left_out = False
         self.history_chain = HistoryChain()
         self.broken = False
         self.slow = False

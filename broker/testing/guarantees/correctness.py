@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.errors import BrokerError
-from broker.event.gap_reason import LOST, RETENTION, UNREACHABLE
+from broker.event.gap_reason import LEFT_OUT, LOST, RETENTION, UNREACHABLE
 from broker.event.place import Place
 from broker.testing.guarantees.allowances import Allowances
 from broker.testing.guarantees.observations import Observations
@@ -21,7 +21,9 @@ from broker.testing.guarantees.records import (
 from broker.testing.guarantees.subscriber import Process, Subscriber
 
 #: Of the session protocol, and codes of errors for which a node could not pass an event on.
-REASONS = frozenset({"slow", "coalesced", RETENTION, LOST, UNREACHABLE, *BrokerError._by_code})
+REASONS = frozenset(
+    {"slow", "coalesced", RETENTION, LOST, UNREACHABLE, LEFT_OUT, *BrokerError._by_code}
+)
 
 
 def altered_events(

@@ -14,7 +14,7 @@ def make_join(host: IPeers, settings: DcpSettings, level: int, connection: Conne
     ticket, proof = b"", b""
     if host.ticket is not None:
         ticket, proof = host.ticket.ticket, host.ticket.prove_client(connection.binding)
-    return Join(host.name, level, settings.clearance, ticket, settings.multicast, proof)
+    return Join(host.name, level, settings.clearance, ticket, settings.multicast, proof, True)
 
 
 def make_renewal(ticket: ClientTicket, connection: Connection) -> TicketRenewal:

@@ -265,7 +265,7 @@ class Membership:
             return
         self._fixed_level = level
         clearance = min(join.clearance, self._settings.clearance)
-        self._children.add(connection, join.name, clearance, join.multicast)
+        self._children.add(connection, join.name, clearance, join.multicast, join.takes_late)
         connection.send_control(encode_standing(self.standing))
         self._children.set_interest(*(connection, message.epoch, message.queries, message.queue))
 

@@ -42,7 +42,7 @@ def test_an_event_that_one_parent_leaves_out_is_delivered_in_its_place() -> None
     assert child.give("b", 0, 9, 4, 8) == [
         *[(0, 3, []), (3, 4, [4]), (4, 7, []), (7, 8, [8]), (8, 9, [])]
     ]
-    assert child.core.copies.omissions == [Omission(4, "b", ["a"])]
+    assert child.core.copies.omissions == [Omission(4, "b", ["a"], is_late=False)]
 
 
 def test_a_range_beyond_what_the_parent_has_hides_nothing() -> None:

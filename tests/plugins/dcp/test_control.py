@@ -11,6 +11,7 @@ from plugins.dcp.control import (
     ControlMessage,
     InForce,
     Interest,
+    LateEvent,
     Leaving,
     SequenceStart,
     decode_message,
@@ -23,6 +24,7 @@ from tests.plugins.dcp.connection_pipe import DESCRIPTION, MAC, Pipe
 
 START = SequenceStart(1, DESCRIPTION, 7)
 QUERY = ("ops.>", "//a", (("p", "urn:p"),))
+LATE = LateEvent("o/ops.>", 3, b"entry")
 #: An array in an array, and so on.
 DEEP = b"\x91" * 100_000 + b"\xc0"
 
@@ -35,7 +37,8 @@ def with_deep_field(message: ControlMessage | SequenceStart) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "message", [Leaving(), Interest(3, (QUERY,)), InForce(2**32 - 1, (START, START))]
+    "message",
+    [*(Leaving(), Interest(3, (QUERY,)), InForce(2**32 - 1, (START, START))), LATE],
 )
 def test_messages_round_trip(message: ControlMessage) -> None:
     assert decode_message(encode_message(message)) == message
@@ -45,6 +48,7 @@ def test_messages_round_trip(message: ControlMessage) -> None:
     "message",
     [
         *(Interest(2**32, ()), Interest(-1, ()), Interest(1, (QUERY,) * 10_001)),
+        *(LateEvent("f", -1, b""), LateEvent("f", 1, bytes(2**20 + 1))),
         InForce(1, (SequenceStart(0, DESCRIPTION, 7),)),
         InForce(1, (SequenceStart(1, DESCRIPTION, 2**63),)),
     ],

@@ -166,3 +166,35 @@ def test_each_an_is_taken_once_and_in_order(seed: int) -> None:
         assert found == list(range(1, current + 1))
         assert current + 1 not in arrived
     assert current == most and not held
+
+
+def select(previous: int, upto: int, *ans: int) -> EventRange:
+    return make_range(previous, upto).only(ans)
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_an_event_that_another_range_has_left_out_is_in_the_result(is_first: bool) -> None:
+    ranges = [select(10, 20, 12), select(11, 16, 12, 15)]
+    held = HeldRanges[EventRange](PLENTY)
+    for each in reversed(ranges) if is_first else ranges:
+        held.add(each, 0.0)
+    following = held.take_following(10)
+    assert spans_of(following) == [(10, 20)] and ans_of(following) == [12, 15]
+
+
+def test_overlapping_ranges_have_the_events_of_each_other() -> None:
+    held = HeldRanges[EventRange](PLENTY)
+    for each in (select(10, 14, 12), select(10, 20, 16), select(13, 18, 14, 18)):
+        held.add(each, 0.0)
+    following = held.take_following(10)
+    assert spans_of(following) == [(10, 14), (14, 20)] and ans_of(following) == [12, 14, 16, 18]
+
+
+def test_added_events_count_towards_the_bytes() -> None:
+    size = select(10, 20, 15).size
+    held = HeldRanges[EventRange](size)
+    held.add(select(10, 20), 0.0)
+    held.add(select(12, 16, 15), 0.0)
+    assert held.dropped == 0
+    held.add(select(12, 18, 17), 0.0)
+    assert held.dropped == 1 and not held

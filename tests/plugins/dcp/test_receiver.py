@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from pytest import approx
 
+from plugins.dcp.copy_comparison import Omission
 from plugins.dcp.nack_timer import NackSettings
 from plugins.dcp.parent_path import ParentPath
 from plugins.dcp.receiver import MOST_LISTED, Nack, ReceiverSettings
@@ -201,3 +203,36 @@ def test_a_request_lists_the_first_held_spans() -> None:
         child.give("a", 10 * number, 10 * number + 5, 10 * number + 1)
     (_, nack) = child.nacks_until(0.006)[0]
     assert nack == Nack(0, [(10 * n, 10 * n + 5) for n in range(1, MOST_LISTED + 1)])
+
+
+def test_an_event_that_the_quicker_parent_leaves_out_is_late_behind_its_place() -> None:
+    child = Child("ab")
+    assert child.give("a", 0, 9, 8) == [(0, 9, [8])]
+    assert child.give("b", 0, 9, 4, 8) == []
+    assert child.core.copies.omissions == [Omission(4, "b", ["a"], is_late=True)]
+    # Once: a copy does not show it again.
+    assert child.give("b", 0, 9, 4, 8) == [] and len(child.core.copies.omissions) == 1
+
+
+def test_a_late_event_shows_what_its_own_parent_has_left_out() -> None:
+    child = Child("a")
+    child.give("a", 0, 9, 8)
+    child.give("a", 3, 4, 4, is_repeated=True)
+    assert child.core.copies.omissions == [Omission(4, "a", ["a"], is_late=True)]
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_an_event_that_one_parent_leaves_out_is_delivered_before_its_place_is_passed(
+    is_first: bool,
+) -> None:
+    child = Child("ab")
+    ranges = {"a": (8,), "b": (4, 8)}
+    for parent in "ba" if is_first else "ab":
+        assert child.give(parent, 2, 9, *ranges[parent]) == []
+    assert child.give("a", 0, 2) == [(0, 2, []), (2, 9, [4, 8])]
+
+
+def test_an_event_ahead_is_delivered_with_a_range_that_has_left_it_out() -> None:
+    child = Child("ab")
+    child.give("b", 3, 9, 4, 8)
+    assert child.give("a", 0, 9, 8) == [(0, 9, [4, 8])]

@@ -164,6 +164,11 @@ class Mesh:
     def check(self, node: MeshNode, batch: FlowBatch) -> None:
         """Check a delivered batch: its claim, and its sequence."""
         flow = batch.flow
+        if batch.is_late:
+            # Parents may send more than is wanted.
+            late = [each.mark for each in batch.events if node.must_get(flow, each.mark)]
+            self.violations += [f"{node.name} {flow}: {mark} is late" for mark in late]
+            return
         position = node.positions.get(flow)
         marks = [event.mark for event in batch.events]
         where = f"{node.name} {flow} ({batch.after}, {batch.upto}]"
@@ -269,13 +274,9 @@ class MeshNode:
         self.reported.append((self._mesh.now, alarm))
 
     def open_peer(self, peer: Hashable) -> None:
-        """Do nothing, as the next two: each node reaches each other one."""
+        """Do nothing: each node reaches each other one."""
 
-    def keep_peer(self, peer: Hashable) -> None:
-        """Do nothing."""
-
-    def close_peer(self, peer: Hashable) -> None:
-        """Do nothing."""
+    keep_peer = close_peer = open_peer
 
     @property
     def sent(self) -> int:

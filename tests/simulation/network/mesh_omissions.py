@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from random import Random
 from typing import Any
 
+from broker.event.place import Mark
 from broker.testing.transport_network import INSTANCE, TransportNetwork
 from plugins.dcp.event_range import EventRange
 from plugins.dcp.router import Router
@@ -45,6 +46,28 @@ class WideRanges(Omission):
         )
 
 
+class FirstOmitted(Omission):
+    """Leaves out the first event."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        self.place: Mark = (0, 0)
+
+    def alter(self, range_: EventRange) -> EventRange:
+        if self.count or not range_.events:
+            return range_
+        self.count, self.place = 1, range_.events[0].mark
+        return EventRange.of_events(range_.previous, range_.upto, range_.events[1:])
+
+
+class FarRanges(Omission):
+    """States a range far ahead of the end of the log, behind its events."""
+
+    def alter(self, range_: EventRange) -> EventRange:
+        self.count += 1
+        return EventRange.of_events(range_.previous, range_.upto + 2**31, range_.events)
+
+
 def router_of(network: TransportNetwork, name: str) -> Router:
     transports = network.world[name].transports
     assert transports is not None
@@ -54,8 +77,9 @@ def router_of(network: TransportNetwork, name: str) -> Router:
     return router
 
 
-def omit(network: TransportNetwork, name: str, omission: Omission) -> None:
-    """Let a router state other ranges to its children than it has."""
+def omit(network: TransportNetwork, name: str, omission: Omission) -> Callable[[], None]:
+    """Let a router state other ranges to its children than it has. Return a function that ends
+    this."""
     children = router_of(network, name).children
     forward = children.forward
 
@@ -69,3 +93,23 @@ def omit(network: TransportNetwork, name: str, omission: Omission) -> None:
             child.connection.buffer.flush_empty()
 
     children.forward = forward_altered  # type: ignore[method-assign]
+
+    def end() -> None:
+        children.forward = forward  # type: ignore[method-assign]
+
+    return end
+
+
+def delay(network: TransportNetwork, name: str) -> Callable[[], None]:
+    """Let a router forward nothing. Return a function that forwards all of it, and ends this."""
+    children = router_of(network, name).children
+    forward = children.forward
+    delayed: list[tuple[SequenceState, EventRange, Sequence[frozenset[Hashable]]]] = []
+    children.forward = lambda *range_: delayed.append(range_)  # type: ignore[method-assign]
+
+    def end() -> None:
+        children.forward = forward  # type: ignore[method-assign]
+        for each in delayed:
+            forward(*each)
+
+    return end

@@ -157,7 +157,10 @@ class TestTickets(TransportCase, unittest.TestCase):
             network.publish(10)
             network.world.run(2.0)
             refusals = network.state_of("n0")["refusals"]
-            self.assertEqual(refusals["ticket forged"], 3 * refusals["ticket expired"])
+            # All try as often; the last attempts may be under way.
+            self.assertAlmostEqual(
+                refusals["ticket forged"], 3 * refusals["ticket expired"], delta=3
+            )
             for (reason, _, _), (leaf, stranger) in zip(bad, leaves, strict=True):
                 self.assertGreater(refusals[reason], 0, reason)
                 self.assertEqual((stranger.joins, stranger.events), (0, []), reason)
