@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.client.asyncio_face import AsyncioClient, connect
+from broker.client.received import ALL
 from broker.errors import QueryTooExpensive, TooLarge
 from broker.event.envelope import EventType
 from broker.matching.document_limits import MAX_MARKUP
@@ -147,4 +148,34 @@ def test_the_first_expensive_queries_of_an_account_stop_the_node_briefly(tmp_pat
 
     with NodeProcess(tmp_path, CONFIGURATION) as node:
         run_within(work(node), 4 * PATIENCE)
+        assert "Traceback" not in node.log()
+
+
+@pytest.mark.limit("matching of logged events: recoveries, catching up", "node")
+def test_recoveries_of_large_events_slow_nobody(tmp_path: Path) -> None:
+    """Each event takes the time of several slices."""
+
+    async def work(node: NodeProcess) -> None:
+        async with (
+            measured_bystander(node.endpoint, **BYSTANDER) as bystander,
+            connect(node.endpoint, **ADMINISTRATOR) as publisher,
+            connect(node.endpoint, **identity_of("bad")) as bad,
+        ):
+            for _ in range(2 * EVENTS):
+                await publisher.publish("large", PAYLOADS[0], ODD)
+
+            async def recover(number: int) -> None:
+                query = f"count(//a | //*) = 1{number}"
+                async for _ in await bad.subscribe(query, "large", start=ALL):
+                    pass
+
+            attacks = [asyncio.ensure_future(recover(number)) for number in range(QUERIES)]
+            await bystander.measure(tries=3)
+            assert not any(each.done() for each in attacks)
+            for each in attacks:
+                each.cancel()
+            await asyncio.gather(*attacks, return_exceptions=True)
+
+    with NodeProcess(tmp_path, CONFIGURATION) as node:
+        run_within(work(node), 2 * PATIENCE)
         assert "Traceback" not in node.log()

@@ -15,12 +15,13 @@ class Turns:
     def __init__(self) -> None:
         self.now = 0.0
         self.calls: list[Callable[[], object]] = []
+        self.delay = 0.0
 
     def seconds(self) -> float:
         return self.now
 
     def callLater(self, delay: float, call: Callable[..., object], *of: Any) -> None:
-        assert not delay
+        self.delay = delay
         self.calls.append(partial(call, *of))
 
     def run_turn(self) -> None:
@@ -58,6 +59,17 @@ class FairSlicesTests(SynchronousTestCase):
             self.start("a", FAIR_SLICE_SECONDS / 4)
         self.turns.run_turn()
         assert len(self.done) == 5
+
+    def test_other_work_has_the_time_of_a_long_piece(self) -> None:
+        self.start("a", FAIR_SLICE_SECONDS * 1.5)
+        assert self.turns.delay == 0
+        self.start("a", FAIR_SLICE_SECONDS * 11)
+        self.turns.run_turn()
+        self.assertAlmostEqual(self.turns.delay, FAIR_SLICE_SECONDS * 10)
+        self.start("b", 0.0)
+        assert self.done == ["a", "a"]
+        self.turns.run_turn()
+        assert self.done == ["a", "a", "b"] and self.turns.delay == 0
 
     def test_holders_have_their_turns(self) -> None:
         for holder in ("a", "a", "a", "a", "b", "b", "c"):
