@@ -72,7 +72,8 @@ def build_recovery(
         )
         questions = NetworkQuestions(messenger, clock, check.record_rejected)
         page_exchange = PageExchange(
-            messenger, pages, parse_query, clock, accepts, event_log.signing_key
+            *(messenger, pages, parse_query, clock, accepts, event_log.signing_key),
+            policy.revoked,
         )
         make_reader = partial(
             OriginReader, page_exchange=page_exchange, archive=flow_archive, parse_query=parse_query
@@ -102,6 +103,7 @@ def build_recovery(
         must_prove=settings.network.require_signatures,
         is_gone=lambda flow: network is not None and network.gone.is_gone(flow),
         queue_memory=queue_memory,
+        revoked=policy.revoked,
     )
 
     def find_nodes(origin: str) -> list[Address]:

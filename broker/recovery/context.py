@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
 from broker.cluster.address import Address
 from broker.delivery.recovery_contract import RecoveryRequest
 from broker.event.flow import origin_of
+from broker.event.place import Mark
 from broker.queue_memory import QueueMemory
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.log_page_reader import LogPageReader
@@ -41,6 +42,8 @@ class RecoveryContext:
     """Returns all flows that share the places of a flow's origin."""
     is_gone: Callable[[str], bool] = lambda _: False
     """Returns True if the log of an origin does not come back."""
+    revoked: Mapping[str, Mark] = attrs.field(factory=dict)
+    """By origin of a revoked log, its last trusted place."""
     queue_memory: QueueMemory = attrs.field(factory=QueueMemory)
     """Counts the events that a recovery holds."""
     must_prove: bool = False

@@ -74,7 +74,7 @@ class OriginReader:
             ]
             if events:
                 yield events
-            begun = page.reached.get(origin, begun)
+            begun = max(begun, page.reached.get(origin, begun))
             if not page.next_serial and page.begins.get(origin, begun) > begun:
                 begun = page.begins[origin]
             elif not page.next_serial or page.next_serial == serial and not events:

@@ -33,7 +33,7 @@ from broker.errors import (
 )
 from broker.event.flow import origin_of
 from broker.event.origin import is_signed_origin, origin_has_key
-from broker.event.place import Position
+from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern
 from broker.log.logged_event import LoggedEvent, events_with_fields
 from broker.matching.query.query import Query
@@ -79,13 +79,16 @@ class PageExchange:
         clock: IClock,
         accepts: AcceptEvents = lambda *_: True,
         key: SigningKey | None = None,
+        revoked: Mapping[str, Mark] = {},  # never changed
     ) -> None:
-        """`accepts` checks the signatures of the events of a page. `key` is the node's."""
+        """`accepts` checks the signatures of the events of a page. `key` is the node's. `revoked`
+        has the last trusted places of revoked logs: pages end there."""
         self._key = key
         self._messenger = messenger
         self._page_reader = pages
         self._parse_query = parse_query
         self._accepts = accepts
+        self._revoked = revoked
         self._clock = clock
         self._requests = NodeRequests(messenger, clock, PageFetched)
         self._waiting: deque[FetchPage] = deque()
@@ -172,6 +175,7 @@ class PageExchange:
         if page.origin and self._messenger.has_other_log(node, page.origin):
             # Its answer would end the wait for the node with that log.
             raise BadSignature(f"{node} passes its log off as {page.origin}")
+        page = _cut_revoked(page, self._revoked)
         self._check_events(node, page)
         claimed = {page.origin, *map(origin_of, (*page.reached, *page.begins))}
         is_proven = all(self._is_proven(node, origin, key) for origin in claimed)
@@ -304,6 +308,22 @@ def _unpack_page(message: PageFetched) -> Page:
     reached = dict(Position.from_wire(message.reached).marks)
     begins = Position.from_wire(message.begins).marks
     return Page(events, reached, message.next, begins=begins, origin=message.origin)
+
+
+def _cut_revoked(page: Page, revoked: Mapping[str, Mark]) -> Page:
+    """Return a page without the places of revoked logs behind the last trusted ones.
+
+    They stay missing. Trusted events of the page do not.
+    """
+    if not revoked:
+        return page
+
+    def cut(flow: str, mark: Mark) -> Mark:
+        return min(mark, revoked.get(origin_of(flow), mark))
+
+    events = [each for each in page.events if each.mark == cut(each.origin, each.mark)]
+    reached = {flow: cut(flow, mark) for flow, mark in page.reached.items()}
+    return attrs.evolve(page, events=events, reached=reached)
 
 
 def _is_same_request(message: FetchPage, other: FetchPage | None) -> bool:

@@ -182,7 +182,8 @@ class SilentOriginRecovery:
                 if event is None and end[1] > reached[1] + MOST_UNSHOWN:
                     return
                 if has_places_between(after, end):
-                    if not survey.is_complete or not await self._give_up(origin, after, end):
+                    is_over = survey.is_complete or self._is_revoked_behind(origin, after)
+                    if not is_over or not await self._give_up(origin, after, end):
                         return
                     after = reached = end
             if event is None:
@@ -190,6 +191,11 @@ class SilentOriginRecovery:
             reached = event.mark
             if event.origin == origin:
                 run.append(event)
+
+    def _is_revoked_behind(self, origin: str, mark: Mark) -> bool:
+        """Return whether no later event of the log is accepted from any node."""
+        last = self._context.revoked.get(origin)
+        return last is not None and mark >= last
 
     async def _ingest_page(
         self, origin: str, after: Mark, upto: Mark, events: list[LoggedEvent]
@@ -211,6 +217,7 @@ class SilentOriginRecovery:
             after=f"{after[0]}:{after[1]}",
             upto=f"{upto[0]}:{upto[1]}",
         )
-        reason = LOST if self._flows.is_gone(origin) else UNREACHABLE
+        is_gone = self._flows.is_gone(origin) or self._is_revoked_behind(origin, after)
+        reason = LOST if is_gone else UNREACHABLE
         self._flows.give_up_range(origin, after, upto, reason)
         return await wait_until_logged(self._flows, self._context, origin, upto)

@@ -24,6 +24,7 @@ from broker.errors import (
     ProtocolError,
 )
 from broker.event.annotation import with_annotation
+from broker.event.place import Position
 from broker.event.record import with_proof
 from broker.event.stream import StreamPattern
 from broker.log.logged_event import LoggedEvent
@@ -285,6 +286,26 @@ def test_a_page_with_a_forged_event_is_no_answer() -> None:
         asked.deliver(msgspec.structs.replace(forged, request=asked.sent[-1].request))
         clock.advance(RETRY_AFTER)
     assert isinstance(received[1], Failure) and received[1].check(BadSignature)
+
+
+def test_a_page_ends_at_the_last_trusted_place_of_a_revoked_log() -> None:
+    _, asked, _ = exchange(HERE, Clock())
+    accept = cast(Any, lambda *_: True)
+    asker = PageExchange(
+        *(cast(Any, asked), cast(Any, Pages()), lambda text, _: parse_query(text), Clock()),
+        *(accept, None, {"o": (1, 2)}),
+    )
+    received: list[Page] = []
+    asker.fetch_page(THERE, REQUEST).addCallback(received.append)
+    events = [logged(origin, n, n, "p", n) for origin in "ox" for n in (1, 2, 3)]
+    reached = Position({"o": (1, 9), "x": (1, 9)}).to_wire()
+    number = asked.sent[0].request
+    asked.deliver(PageFetched(HERE, THERE, 9, number, reached=reached, chunks=pack_events(events)))
+    assert [(each.origin, each.offset) for each in received[0].events] == [
+        *(("o", 1), ("o", 2)),
+        *(("x", 1), ("x", 2), ("x", 3)),
+    ]
+    assert received[0].reached == {"o": (1, 2), "x": (1, 9)}
 
 
 @pytest.mark.parametrize("known", ["", "mine", "victim"])

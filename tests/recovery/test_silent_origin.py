@@ -16,7 +16,7 @@ from broker.cluster.gateway_rotation import MOST_GATEWAYS
 from broker.cluster.known_peers import PEER_EXPIRY
 from broker.cluster.network_question import GatheredAnswers
 from broker.errors import NotConnected
-from broker.event.gap_reason import UNREACHABLE
+from broker.event.gap_reason import LOST, UNREACHABLE
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_access import Coverage
@@ -41,6 +41,8 @@ class Flows:
         self.has_no_interest = False
         self.linked = {"c/b"}
         self.sent_by: list[str] = []
+        self.reason = UNREACHABLE
+        """Of the expected losses."""
         self.pages: list[int] = []
         """Number of events of each page."""
         self.out: list[Any] = []
@@ -82,7 +84,7 @@ class Flows:
         return False
 
     def give_up_range(self, origin: str, after: Mark, upto: Mark, reason: str) -> None:
-        assert self.marks[origin] == after and reason == UNREACHABLE
+        assert self.marks[origin] == after and reason == self.reason
         self.marks[origin] = upto
         self.out.append((after[1] + 1, upto[1]))
 
@@ -91,6 +93,7 @@ class Flows:
 class Context:
     clock: Clock = attrs.field(factory=Clock)
     patience: float = PATIENCE
+    revoked: dict[str, Mark] = attrs.field(factory=dict)
 
     def flows_of(self, flow: str) -> Sequence[str]:
         return [flow]
@@ -256,6 +259,18 @@ def test_no_range_of_an_origin_with_a_log_at_a_node_is_given_up() -> None:
     it.logs["b"] = [6, 8]
     it.here.add("b")
     assert it.wait() == [6]
+
+
+def test_places_of_a_revoked_log_behind_its_last_trusted_one_are_a_gap() -> None:
+    it = Setting()
+    it.logs["b"] = [6, 8]
+    it.here.add("b")
+    it.said["c/d"] = msgpack.packb([("far", (1, 11), False, [])])
+    it.flows.reason = LOST
+    it.context.revoked["far"] = (1, 8)
+    assert it.wait() == [6]
+    it.logs["b"] = [6, 7, 8]
+    assert it.wait(PATIENCE + 8 * FIRST_RETRY) == [6, 7, 8, (9, 11)]
 
 
 def test_a_range_that_no_node_has_is_a_gap() -> None:
