@@ -20,6 +20,7 @@ from broker.cluster.handshake_messages import (
     Alternative,
     NodeHello,
 )
+from broker.cluster.map.name_bindings import SignedDescriptor
 from broker.cluster.network_segment import IpNetwork
 from broker.errors import (
     AddressNotAllowed,
@@ -87,6 +88,8 @@ class AdmissionContext:
     reachable: frozenset[str] = frozenset()
     is_overloaded: bool = False
     """This node is behind with its work (M7)."""
+    described: Callable[[str], Iterator[SignedDescriptor]] = lambda _: iter(())
+    """Returns what tables in the name of a node describe."""
 
 
 def find_refusal(
@@ -94,7 +97,8 @@ def find_refusal(
 ) -> Refusal | None:
     """The handshake has checked magic, version, network and key before."""
     for error in _find_errors(hello, host, transport, rules, context):
-        return Refusal(error, _alternatives(error, hello, context))
+        later = tuple(_find_later(hello, context)) if isinstance(error, Cloned) else ()
+        return Refusal(error, _alternatives(error, hello, context), later)
     return None
 
 
@@ -152,6 +156,13 @@ def _find_errors(
     # Links of stacks have bounds of their own.
     if hello.purpose in PURPOSES and context.links.get(transport, 0) >= most_links:
         yield TooManyLinks(f"this node takes {most_links} links over {transport}, and has them")
+
+
+def _find_later(hello: NodeHello, context: AdmissionContext) -> Iterator[SignedDescriptor]:
+    for each in context.described(hello.node.name):
+        if is_later_clone(each.node, hello.node):
+            yield each
+            return
 
 
 def _has_room(node: NodeDescriptor, context: AdmissionContext, most_nodes: int) -> bool:

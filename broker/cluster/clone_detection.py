@@ -15,11 +15,11 @@ import attrs
 
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.map.entries import NODE, PROCESS, PROOF, SELF
-from broker.cluster.map.name_bindings import check_descriptor
+from broker.cluster.map.name_bindings import SignedDescriptor
 from broker.cluster.messages import TableChange
 from broker.cluster.neighbours import Neighbour
 from broker.errors import Cloned, ProtocolError
-from broker.event.origin import is_signed_origin, origin_has_key
+from broker.event.origin import is_signed_origin
 
 #: Seconds between two signs: links to dead processes end in this time.
 CONFIRMATION_TIME = 10.0
@@ -61,15 +61,27 @@ def find_later_process(own: NodeDescriptor, tables: Iterable[TableChange]) -> Cl
             continue
         with suppress(ProtocolError):
             later = NodeDescriptor.from_plain(described[SELF])
-            if is_later_clone(later, own) and _has_own_key(own.origin, described):
+            if is_later_clone(later, own) and _is_of_log(later, described.get(PROOF)):
                 return clone_error(own.name, endpoint_text(own), endpoint_text(later))
     return None
 
 
-def _has_own_key(origin: str, described: Mapping[str, Any]) -> bool:
-    if not is_signed_origin(origin):
-        return True
-    return origin_has_key(origin, check_descriptor(described[SELF], described.get(PROOF)))
+def _is_of_log(node: NodeDescriptor, proof: Any) -> bool:
+    """Return whether the key of the log that a node names has signed its descriptor."""
+    return (
+        not is_signed_origin(node.origin)
+        or SignedDescriptor.from_plain(node.to_plain(), proof).is_of_log
+    )
+
+
+def is_proven(own: NodeDescriptor, later: Iterable[SignedDescriptor]) -> bool:
+    """Return whether a node that refuses this one as a clone has shown a later process.
+
+    Where the log's name belongs to no key, its word counts.
+    """
+    return not is_signed_origin(own.origin) or any(
+        is_later_clone(each.node, own) and each.is_of_log for each in later
+    )
 
 
 @attrs.define

@@ -30,7 +30,9 @@ from broker.cluster.handshake_messages import (
     proofs_equal,
     responder_proof,
 )
+from broker.cluster.map.name_bindings import SignedDescriptor
 from broker.cluster.messages import Message
+from broker.cluster.traffic.version import CLONE_PROOF_VERSION
 from broker.errors import (
     AuthenticationFailed,
     BrokerError,
@@ -70,6 +72,8 @@ class Refused:
     cluster: UnitPath = ()
     """Of the refusing peer, if known."""
     by_peer: bool = False
+    later: tuple[SignedDescriptor, ...] = ()
+    """Of the node's name, if the peer takes the node for an earlier clone."""
 
 
 Effect: TypeAlias = Send | Accepted | Refused
@@ -85,6 +89,7 @@ class Admission:
 class Refusal:
     error: BrokerError
     alternatives: tuple[Alternative, ...] = ()
+    later: tuple[SignedDescriptor, ...] = ()
 
 
 #: Decides about a hello; True if the peer is trusted.
@@ -143,13 +148,16 @@ class _HandshakeCore:
         error: BrokerError,
         alternatives: tuple[Alternative, ...] = (),
         cluster: UnitPath = (),
+        later: tuple[SignedDescriptor, ...] = (),
     ) -> list[Effect]:
-        refusal = Send(NodeRefuse(error.to_wire(), cluster, alternatives))
+        refusal = Send(NodeRefuse(error.to_wire(), cluster, alternatives, later))
         return self._end(refusal, Refused(error, alternatives))
 
     def _refused_by_peer(self, refuse: NodeRefuse) -> list[Effect]:
         error = from_wire(refuse.error)
-        return self._end(Refused(error, refuse.alternatives, refuse.cluster, by_peer=True))
+        return self._end(
+            Refused(error, refuse.alternatives, refuse.cluster, by_peer=True, later=refuse.later)
+        )
 
     def _is_trusted(self) -> bool:
         return self.key is not None or bool(self.certified_name())
@@ -313,8 +321,9 @@ class Responder(_HandshakeCore):
         trusted = self._is_trusted()
         decision = self.decide(hello, trusted)
         if isinstance(decision, Refusal):
+            later = decision.later if max(hello.versions) >= CLONE_PROOF_VERSION else ()
             return self._refuse(
-                decision.error, decision.alternatives, cluster=self.node.address.unit
+                decision.error, decision.alternatives, self.node.address.unit, later
             )
         version = max(set(hello.versions) & set(self.node.versions))
         welcome = NodeWelcome(

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from broker.cluster.address import Address, UnitPath
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
+from broker.cluster.map.name_bindings import SignedDescriptor
 from broker.cluster.messages import CODEC, Message, encode
 from broker.wire.codec import Count, WireErrorFields
 
@@ -111,11 +112,14 @@ class NodeRefuse(Message, frozen=True):
     """Either side: refuse the link. The sender then closes."""
 
     kind = 0x42
+    omitted = 1
 
     error: WireErrorFields
     cluster: UnitPath = ()
     """Empty if it is not disclosed."""
     alternatives: Annotated[tuple[Alternative, ...], Meta(max_length=MOST_ALTERNATIVES)] = ()
+    later: Annotated[tuple[SignedDescriptor, ...], Meta(max_length=1)] = ()
+    """With `cloned`: the later process, as its tables describe it. Since version 6."""
 
 
 def initiator_proof(key: bytes, hello: NodeHello, challenge: NodeChallenge) -> bytes:

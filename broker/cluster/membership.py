@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 from broker.cluster.acceptor import Acceptor
 from broker.cluster.address import UnitPath
 from broker.cluster.admission import AdmissionContext, AdmissionRules
+from broker.cluster.clone_detection import is_proven
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.handshake_core import Accepted, Initiator, Refused
 from broker.cluster.handshake_messages import GATEWAY, MEMBER, PURPOSES, NodeHello
@@ -310,8 +311,9 @@ class Membership:
         failed: Callable[[BrokerError], None],
     ) -> None:
         def handshake_refused(result: Refused) -> None:
-            if result.by_peer and isinstance(result.error, Cloned):
-                self._listener.clone_detected(result.error)
+            error = result.error
+            if isinstance(error, Cloned) and result.by_peer and is_proven(self.node, result.later):
+                self._listener.clone_detected(error)
             refused(result)
 
         def find_error(host: str) -> BrokerError | None:

@@ -6,12 +6,17 @@ from broker.cluster.clone_detection import (
     endpoint_text,
     find_earlier_clones,
     find_later_process,
+    is_proven,
 )
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.map.entries import NODE, SELF
+from broker.cluster.map.name_bindings import SignedDescriptor, prove_descriptor
 from broker.cluster.neighbours import Neighbour
+from broker.event.origin import new_origin
+from broker.order_certificates.signing_key import SigningKey
 from tests.cluster.sample_nodes import a_node
 
+KEY = SigningKey.generate()
 A, TWIN, B = a_node("c/a", incarnation=1), a_node("c/a", incarnation=2), a_node("c/b")
 
 
@@ -38,6 +43,26 @@ def test_a_later_process_is_found_behind_other_entries_of_its_table() -> None:
     assert find_later_process(A, [(NODE, "a", 1, entries)]) is not None
     assert find_later_process(TWIN, [(NODE, "a", 1, entries)]) is None
     assert find_later_process(A, [("other", "a", 1, entries)]) is None
+
+
+def signed(node: NodeDescriptor, key: SigningKey = KEY) -> SignedDescriptor:
+    return SignedDescriptor(node, prove_descriptor(key, node))
+
+
+def test_a_refusal_needs_a_later_process_with_the_key_of_the_log() -> None:
+    own, later = (node._replace(origin=new_origin(1, KEY.public.raw)) for node in (A, TWIN))
+    assert is_proven(own, [signed(later)])
+    assert is_proven(A, [])
+    other = SigningKey.generate()
+    for wrong in (
+        [],
+        [signed(later, other)],
+        [signed(own)],
+        [signed(TWIN)],
+        [signed(later._replace(origin=new_origin(1_795_158_000_000, KEY.public.raw)))],
+        [SignedDescriptor(later, signed(own).proof)],
+    ):
+        assert not is_proven(own, wrong)
 
 
 def test_the_endpoint_text_is_the_listening_address() -> None:

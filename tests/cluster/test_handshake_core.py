@@ -35,9 +35,11 @@ from broker.cluster.handshake_messages import (
     NodeRefuse,
     NodeWelcome,
 )
+from broker.cluster.map.name_bindings import SignedDescriptor, prove_descriptor
 from broker.cluster.messages import Message, decode, encode
 from broker.errors import (
     AuthenticationFailed,
+    Cloned,
     ClusterFull,
     NameTaken,
     PeerSilent,
@@ -45,6 +47,7 @@ from broker.errors import (
     VersionMismatch,
     WrongNetwork,
 )
+from broker.order_certificates.signing_key import SigningKey
 from broker.wire.codec import pack
 from tests.cluster.sample_nodes import a_node
 
@@ -205,6 +208,20 @@ def test_a_refusal_carries_alternatives() -> None:
     assert isinstance(at_one.error, ClusterFull) and at_one.by_peer
     assert at_one.alternatives == (ELSEWHERE,)
     assert at_one.cluster == ("c",)
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_a_refused_clone_gets_the_descriptor_of_the_later_process(version: int) -> None:
+    later = SignedDescriptor(N1, prove_descriptor(SigningKey.generate(), N1))
+
+    def decide(hello: NodeHello, trusted: bool) -> Refusal:
+        return Refusal(Cloned("two processes"), later=(later,))
+
+    one = dialling()
+    one.node = N1._replace(versions=(1, version))
+    (at_one,), _ = converse(one, answering(decide=decide))
+    assert isinstance(at_one, Refused) and isinstance(at_one.error, Cloned)
+    assert at_one.later == ((later,) if version == 6 else ())
 
 
 @pytest.mark.parametrize(

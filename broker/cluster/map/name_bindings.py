@@ -32,19 +32,32 @@ class DescriptorProof(NamedTuple):
     signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
 
 
+class SignedDescriptor(NamedTuple):
+    node: NodeDescriptor
+    proof: DescriptorProof
+
+    @classmethod
+    def from_plain(cls, descriptor: Any, proof: Any) -> SignedDescriptor:
+        """Raises `ProtocolError`."""
+        return cls(NodeDescriptor.from_plain(descriptor), _PROOF.convert(proof))
+
+    @property
+    def is_of_log(self) -> bool:
+        """Return whether the log that it names belongs to the key that has signed it."""
+        plain = self.node.to_plain()
+        try:
+            check_statement(*self.proof, NODE_DOMAIN, pack(plain))
+        except BadSignature:
+            return False
+        return origin_has_key(self.node.origin, self.proof.key)
+
+
 _PROOF: Final = Schema[DescriptorProof](DescriptorProof, "signature of a descriptor")
 
 
 def prove_descriptor(key: SigningKey, node: NodeDescriptor) -> DescriptorProof:
     signature = sign_statement(key, NODE_DOMAIN, pack(node.to_plain()))
     return DescriptorProof(key.public.raw, signature)
-
-
-def check_descriptor(descriptor: Any, proof: Any) -> bytes:
-    """Return the key that has signed a published descriptor. Raises `ProtocolError`."""
-    key, signature = _PROOF.convert(proof)
-    check_statement(key, signature, NODE_DOMAIN, pack(descriptor))
-    return key
 
 
 class NameBindings:

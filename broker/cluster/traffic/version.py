@@ -15,6 +15,8 @@ PROOF_VERSION: Final = 5
 SIGNED_PAGE_VERSION: Final = 6
 #: Links of a lower version get no compressed records before plain documents.
 PACKED_RECORDS_VERSION: Final = 6
+#: Nodes of a lower version are refused as clones without a proof.
+CLONE_PROOF_VERSION: Final = 6
 
 
 def record_fields(version: int) -> int:

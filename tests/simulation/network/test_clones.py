@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from broker.cluster.clone_detection import clone_error
+from broker.cluster.handshake_core import Refusal
+from broker.cluster.handshake_messages import NodeHello
+from broker.cluster.map.name_bindings import SignedDescriptor, prove_descriptor
 from broker.errors import Cloned
+from broker.order_certificates.signing_key import SigningKey
 from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
@@ -240,3 +245,30 @@ def test_lost_events_of_a_clone_are_a_gap_for_readers_of_the_original() -> None:
         assert ("at-a", 1, 7) in map(name_of, back.events)
         bounds = [(gap.first.offset, gap.last.offset, gap.reason) for gap in back.gaps]
         assert bounds == [(2, 4, "lost")]
+
+
+def test_a_node_does_not_believe_in_a_clone_without_proof(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with NetworkWorld(1) as world:
+        world.add("liar", "two")
+        world.add("a", "one", gateways=["liar"])
+
+        refused: list[NodeHello] = []
+
+        def refuse(hello: NodeHello, *_: object) -> Refusal:
+            refused.append(hello)
+            later = hello.node._replace(incarnation=hello.node.incarnation + 1)
+            invented = SignedDescriptor(later, prove_descriptor(SigningKey.generate(), later))
+            return Refusal(clone_error("a", "here", "there"), later=(invented,))
+
+        network = world["liar"].network
+        assert network is not None
+        monkeypatch.setattr(network.membership.acceptor, "decide_admission", refuse)
+        at_a = Publisher(world.client("at-a", "a"))
+        world.run(120.0)
+        assert refused
+        at_a.publish()
+        world.run(1.0)
+        assert len(at_a.receipts) == 1
+        world["a"].event_log.check_available()
