@@ -24,19 +24,19 @@ from plugins.rcm.options import RcmOptions
 from plugins.rcm.payload import Payload, decode_payload, encode_payload
 from plugins.rcm.plugin import rcm_transport
 from plugins.rcm.stack import rcm_links
-from tests.seeds import further_cases, seeds
+from tests.seeds import seeds
 from tests.simulation.network.adversary import Attack, change_document
 from tests.simulation.network.attacked_network import AttackedNetwork
 from tests.simulation.network.rcm_group import address_of
 from tests.simulation.network.transport_adversary import attacked
 
 SITES = ("n0", "n1", "n2", "n3")
-MALICIOUS = "n1"
-HONEST = ("n0", "n2", "n3")
-#: Of which n0 and n2 publish.
-PUBLISHING = HONEST[:2]
+#: In the order `sequencer` n0 numbers the messages.
+SEQUENCER, MALICIOUS = SITES[:2]
 
 _decoder = msgspec.msgpack.Decoder(PackedMessages | PackedClock)
+#: First bytes of packets; kind of the sequencer's packet `Numbers`.
+_ARRAYS, _NUMBERS = frozenset(bytes([0x90 | each]) for each in range(16)), 22
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -119,6 +119,29 @@ class Stamps(GroupAttack):
 
 
 @attrs.define
+class Numbers(GroupAttack):
+    """As a sequencer, gives numbers to some sites only, each site others, and some far ahead."""
+
+    far: int = 1_000_000
+
+    def alter_message(self, data: bytes, peer: Hashable) -> Sequence[bytes]:
+        if not self.is_active or data[:1] not in _ARRAYS:
+            return [data]
+        packet = msgspec.msgpack.decode(data)
+        if packet[0] != _NUMBERS:
+            return [data]
+        self.count += 1
+        packet[2] += self.random.choice((0, 1, 2, self.far))
+        return [_encode(packet)] if self.random.random() < 0.7 else []
+
+
+class SomeNumbers(Numbers):
+    """As a sequencer, drops some numbers, and changes others a little."""
+
+    far = 3
+
+
+@attrs.define
 class ClaimedLog(GroupAttack):
     """Names another site's log as its own, and a range of it of which it withholds events."""
 
@@ -150,13 +173,15 @@ def with_origin(plugins: Plugins, node: str, find_origin: Callable[[], str]) -> 
 
 @contextmanager
 def attacked_group(
-    seed: int, kind: type[GroupAttack], order: str
+    seed: int, kind: type[GroupAttack], order: str, malicious: str = MALICIOUS
 ) -> Iterator[tuple[AttackedNetwork, TransportNetwork]]:
     with deterministic(seed), NetworkWorld(seed) as world:
         attack = kind(Random(seed))
-        plugins = attacked((rcm_transport, rcm_links), MALICIOUS, attack)
+        honest = [each for each in SITES if each != malicious]
+        owner = honest[0]
+        plugins = attacked((rcm_transport, rcm_links), malicious, attack)
         if isinstance(attack, ClaimedLog):
-            plugins = with_origin(plugins, MALICIOUS, lambda: world["n0"].event_log.origin)
+            plugins = with_origin(plugins, malicious, lambda: world[owner].event_log.origin)
         options = RcmOptions(sites={each: address_of(each) for each in SITES}, order=order)
         stack = StackInstance(INSTANCE, use="rcm", options=options)
         transports = TransportNetwork(world, plugins, lambda _: stack)
@@ -165,9 +190,9 @@ def attacked_group(
             transports.set_carried(name, True)
             world.start(name)
         world.run(6.0)
-        network = AttackedNetwork(world, MALICIOUS, attack, HONEST, PUBLISHING, CARRIED)
+        network = AttackedNetwork(world, malicious, attack, honest, honest[:2], CARRIED)
         if isinstance(attack, ClaimedLog):
-            record_events(world, attack, "n0")
+            record_events(world, attack, owner, malicious)
         attack.is_active = True
         yield network, transports
 
@@ -187,36 +212,36 @@ def record_events(
 
 
 KINDS = (WrongSignatures, Replays, Drops, Silence, Stamps, ClaimedLog)
-#: The sequencer's messages have no stamps.
-FURTHER = [
-    (order, kind)
-    for order in ("sequencer", "real-time", "hybrid")
-    for kind in KINDS
-    if (order, kind) != ("sequencer", Stamps)
+OF_MESSAGES = (WrongSignatures, Replays, Drops, Silence)
+#: Order, malicious site and attack. A sequencer's messages have no stamps.
+CASES = [
+    *((order, MALICIOUS, kind) for order in ("logical", "real-time", "hybrid") for kind in KINDS),
+    *(("sequencer", MALICIOUS, kind) for kind in (*OF_MESSAGES, ClaimedLog)),
+    *(("sequencer", SEQUENCER, kind) for kind in (*OF_MESSAGES, Numbers, SomeNumbers)),
 ]
 
 
-@pytest.mark.parametrize(
-    ("order", "kind"), [*(("logical", each) for each in KINDS), *further_cases(*FURTHER)]
-)
+@pytest.mark.parametrize(("order", "malicious", "kind"), CASES)
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_other_sites_have_the_guarantees(seed: int, order: str, kind: type[GroupAttack]) -> None:
-    with attacked_group(seed, kind, order) as (network, transports):
+def test_other_sites_have_the_guarantees(
+    seed: int, order: str, malicious: str, kind: type[GroupAttack]
+) -> None:
+    with attacked_group(seed, kind, order, malicious) as (network, transports):
         network.publish()
         network.check()
         senders = network.rejected_senders()
-        assert senders <= {MALICIOUS}
+        assert senders <= {malicious}
         if kind is WrongSignatures:
-            assert senders == {MALICIOUS}
+            assert senders == {malicious}
         if kind is ClaimedLog:
-            for name in HONEST:
+            for name in network.victims:
                 peers = {each["site"]: each for each in transports.state_of(name)["peers"]}
-                assert peers[MALICIOUS]["status"] == "disconnected"
-        if kind is Stamps:
+                assert peers[malicious]["status"] == "disconnected"
+        if kind is not Numbers:
             # Events of honest sites have one order, whatever the malicious one says.
             orders = [[name_of(each) for each in reader.events] for reader in network.readers]
             assert orders[0] == orders[1] == orders[2]
-        transports.check_states(HONEST)
+        transports.check_states(network.victims)
 
 
 @pytest.mark.parametrize("must_sign", [False, True])
@@ -243,7 +268,9 @@ def test_a_site_can_not_name_a_log_of_another_cluster_as_its_own(
             transports.set_carried(name, True)
             world.start(name)
         world.run(6.0)
-        network = AttackedNetwork(world, MALICIOUS, attack, HONEST, ("n0", "n3"), CARRIED)
+        network = AttackedNetwork(
+            *(world, MALICIOUS, attack, ("n0", "n2", "n3"), ("n0", "n3"), CARRIED)
+        )
         record_events(world, attack, "n3", "n2")
         attack.is_active = True
         network.publish()
