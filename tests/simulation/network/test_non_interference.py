@@ -6,8 +6,9 @@ all messages to the account's clients are equal, in order, but for measured time
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import msgspec
@@ -16,6 +17,7 @@ import pytest
 from broker.client.client import Client
 from broker.client.received import ALL, last
 from broker.config import Settings
+from broker.config.stacks import StackInstance
 from broker.errors import BrokerError
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.writer import write_event
@@ -25,6 +27,10 @@ from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_reader import Reader
 from broker.wire import messages
 from broker.wire.messages import Answer
+from plugins.dcp.options import DcpOptions
+from plugins.rcm.options import RcmOptions
+from tests.simulation.network.dcp_mesh import address_of as dcp_address_of
+from tests.simulation.network.rcm_group import address_of
 from tests.simulation.test_identities import ACCOUNTS
 
 LOW, MED, HIGH = SecurityLevel
@@ -43,24 +49,61 @@ SETTINGS = attrs.evolve(
 FIGURES = {"seen", "filtered", "denied", "gone", "elsewhere", "bytes", "seconds"}
 
 
+#: Returns the stack of a node with a number.
+StackOf: TypeAlias = Callable[[int], StackInstance]
+
+
+def in_mesh(number: int, *, confirm: bool = False) -> StackInstance:
+    """Return the stack of two roots, and of nodes below both."""
+    roots = dcp_address_of(0), dcp_address_of(1)
+    options = DcpOptions(udp=dcp_address_of(number), roots=roots, confirm=confirm)
+    return StackInstance("mesh", "dcp", "dcp", "mspaces", options=options)
+
+
+def in_group(number: int, *, order: str) -> StackInstance:
+    sites = {each: address_of(f"n{n}") for n, each in enumerate("abc")}
+    options = RcmOptions(sites=sites, order=order)
+    return StackInstance("group", use="rcm", clearance=HIGH, options=options)
+
+
+#: Nodes, and the stack between them.
+NETWORKS: dict[str, tuple[Sequence[str], StackOf | None]] = {
+    "one node": ("a", None),
+    "two nodes": ("ab", None),
+    "dcp": ("abc", in_mesh),
+    "dcp that confirms": ("abc", partial(in_mesh, confirm=True)),
+    "rcm hybrid": ("abc", partial(in_group, order="hybrid")),
+    "rcm sequencer": ("abc", partial(in_group, order="sequencer")),
+}
+
+
 class Run:
     """The messages to the clients of an account, with one of two contents of other events."""
 
-    def __init__(self, variant: int, *nodes: str, reveals: bool = False) -> None:
-        """The account is at the last node. With `reveals` it has the right to administer."""
+    def __init__(
+        self, variant: int, *nodes: str, reveals: bool = False, stack: StackOf | None = None
+    ) -> None:
+        """The account is at the last node. With `reveals` it has the right to administer. `stack`
+        returns the stack of a node with a number, which carries all streams."""
         self.received: dict[str, list[Any]] = {}
         self._variant = variant
-        self._at = nodes[-1]
+        self.at = nodes[-1]
+        self.carried = 0
+        """Events that the stack has brought to the account's node."""
         accounts = tuple(
             attrs.evolve(each, administer=reveals or each.administer) for each in ACCOUNTS
         )
         self.world = NetworkWorld(1, jitter=0.0, settings=attrs.evolve(SETTINGS, accounts=accounts))
         add = partial(self.world.add, key_file=self.world.key_file(b"k" * 32))
-        for node in nodes:
-            add(node, "one", cleartext_clearance=HIGH, join=[] if node == nodes[0] else [nodes[0]])
-        self.world.run(3.0)
+        for number, node in enumerate(nodes):
+            others = [] if number == 0 else [nodes[0]]
+            add(node, "one", cleartext_clearance=HIGH, join=others, start=False)
+            if stack is not None:
+                self.world.set_stacks(node, {"asdi.>": stack(number)})
+            self.world.start(node)
+        self.world.run(6.0)
         self._publisher = self.world.client("publisher", nodes[0], account="all", secret="right")
-        reader = self.world.client("cleared", self._at, account="all", secret="right")
+        reader = self.world.client("cleared", self.at, account="all", secret="right")
         self.cleared = [
             Reader(self.world, reader, Interest("asdi.>", query, lambda *_: True))
             for query in ("//altitude = 2000", "count(//a) > 100")
@@ -69,7 +112,7 @@ class Run:
 
     def join(self, name: str, incarnation: int = 1) -> Client:
         client = self.world.client(
-            name, self._at, incarnation=incarnation, account="low", secret="right"
+            name, self.at, incarnation=incarnation, account="low", secret="right"
         )
         receive, kept = client._core.receive_message, self.received.setdefault(name, [])
 
@@ -134,9 +177,9 @@ class Run:
             self.ask(client, what, event="publisher/1/1@1")
 
 
-def run(variant: int, *nodes: str, reveals: bool = False) -> Run:
+def run(variant: int, *nodes: str, reveals: bool = False, stack: StackOf | None = None) -> Run:
     with deterministic(1):
-        return _run(Run(variant, *nodes, reveals=reveals))
+        return _run(Run(variant, *nodes, reveals=reveals, stack=stack))
 
 
 def _run(run: Run) -> Run:
@@ -164,6 +207,7 @@ def _run(run: Run) -> Run:
         world.run(3.0)
         for reader in run.cleared:
             reader.read()
+        run.carried = sum(each.received for each in run.world[run.at].transports or ())
     return run
 
 
@@ -195,15 +239,16 @@ def keys_of(content: Any) -> set[str]:
     return set().union(*map(keys_of, content)) if isinstance(content, list) else set()
 
 
-@pytest.mark.parametrize("nodes", [("a",), ("a", "b")], ids=["one node", "two nodes"])
-def test_nothing_that_an_account_receives_depends_on_events_it_may_not_read(
-    nodes: tuple[str, ...],
-) -> None:
-    one, other = run(0, *nodes), run(1, *nodes)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_nothing_that_an_account_receives_depends_on_events_it_may_not_read(network: str) -> None:
+    nodes, stack = NETWORKS[network]
+    one, other = run(0, *nodes, stack=stack), run(1, *nodes, stack=stack)
     assert not differences(one, other)
     # The contents make a difference to a client that may read them.
     seen = [[len(reader.events) for reader in each.cleared] for each in (one, other)]
     assert seen[0] != seen[1]
+    assert one.carried == other.carried
+    assert one.carried > 5 or stack is None
     shown = set().union(*(keys_of(without_times(m)) for r in one.received.values() for m in r))
     assert {"delivered", "queued", "events", "before_log"} <= shown
     assert not shown & FIGURES, shown & FIGURES
