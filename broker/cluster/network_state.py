@@ -244,6 +244,13 @@ class NetworkState:
         node = self.map.node_of_origin(origin_of(origin))
         return node is not None and node.node in self.map.reachable()
 
+    def is_outside_map(self, node: Address) -> bool:
+        """Return True for a node of the own cluster that is not in the map.
+
+        It may not have this node's interest: a range that it calls empty may not be.
+        """
+        return node.unit == self.address.unit and node.node not in self.map.members()
+
     def has_other_log(self, address: Address, origin: str) -> bool:
         node = self.map.members().get(address.node)
         return node is not None and node.address == address and node.origin != origin

@@ -188,7 +188,12 @@ class Traffic:
     def _forward(self, frame: Frame, is_behind_entering: bool, now: float) -> list[TrafficEffect]:
         division = self._route(frame)
         effects: list[TrafficEffect] = []
-        for index in self.receiver.select_acceptable(frame, division.local):
+        local = division.local
+        if local and self._state.is_outside_map(frame.origin_node):
+            # They come again when the node is in the map.
+            self.counts.unknown += 1
+            local = ()
+        for index in self.receiver.select_acceptable(frame, local):
             effects += self.receive_range(ReceivedRange(frame.ranges[index], frame, index), now)
         onward: Mapping[str, Frame] = {}
         if division.by_hop:
@@ -214,6 +219,9 @@ class Traffic:
     def receive_group_frame(self, frame: Frame, now: float) -> list[TrafficEffect]:
         """Take this node's range from a multicast frame, which is not forwarded."""
         effects: list[TrafficEffect] = []
+        if self._state.is_outside_map(frame.origin_node):
+            self.counts.unknown += 1
+            return effects
         for index, span in enumerate(frame.ranges):
             if span.destination == self._own:
                 effects += self.receive_range(ReceivedRange(span, frame, index), now)

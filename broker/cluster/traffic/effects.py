@@ -87,7 +87,7 @@ class TrafficCounts:
     """Destinations and messages without a route."""
     served: int = 0
     unknown: int = 0
-    """Rejected page requests."""
+    """Rejected page requests, and frames of nodes outside the map."""
     denied: int = 0
     """Events without a cleared route."""
     unanswered: Counter[str] = attrs.field(factory=Counter)

@@ -22,6 +22,9 @@ class ClusterState:
 
     address = ENTRY
 
+    def is_outside_map(self, node: Address) -> bool:
+        return False
+
     def destinations(self) -> list[Address]:
         return [OTHER]
 
