@@ -36,7 +36,8 @@ class _ResumedKey:
 
 
 class StartPositions:
-    """Keys of interest, in order of time. Time per call does not depend on their number."""
+    """Keys of interest, in order of time. Time per call does not depend on their number, but for a
+    position that comes behind those of later keys."""
 
     def __init__(self, wall_clock: Callable[[], int]) -> None:
         self._wall_clock = wall_clock
@@ -60,7 +61,7 @@ class StartPositions:
             since = self._wall_clock()
         if position:
             origins = tuple(self._resume_origin(origin, mark) for origin, mark in position.items())
-            self._resumed_keys[key] = _ResumedKey(since, origins)
+            self._insert_resumed(key, _ResumedKey(since, origins))
         else:
             self._added_at[key] = since
 
@@ -91,6 +92,15 @@ class StartPositions:
         if any(since <= origin_start_ms(origin_of(origin)) + skew for since in oldest):
             return _NOWHERE
         return mark if resumed is None else min(mark, resumed.lowest)
+
+    def _insert_resumed(self, key: Hashable, resumed: _ResumedKey) -> None:
+        last = next(reversed(self._resumed_keys.values()), resumed)
+        self._resumed_keys[key] = resumed
+        if resumed.since < last.since:
+            # The position of an earlier key comes later.
+            self._resumed_keys = dict(
+                sorted(self._resumed_keys.items(), key=lambda each: each[1].since)
+            )
 
     def _time_of(self, key: Hashable) -> int | None:
         resumed = self._resumed_keys.get(key)

@@ -107,7 +107,22 @@ def test_a_dead_origin_must_be_younger_without_clock_skew() -> None:
     assert setting.positions.start_of_dead(new_origin(NOW)) is None
     setting.positions.add_key("one")
     assert setting.positions.start_of_dead(new_origin(NOW)) == FIRST
-    assert setting.positions.start_of_dead(new_origin(NOW - 1000)) is None
+    assert setting.positions.start_of_dead(new_origin(NOW - 1)) is None
     old = new_origin(NOW - 10 * MAX_CLOCK_SKEW)
     setting.positions.add_key("two", {old: THERE})
     assert setting.positions.start_of_dead(old) == THERE
+
+
+def test_the_oldest_key_decides_if_its_position_comes_behind_that_of_a_later_one() -> None:
+    setting = Setting()
+    other = new_origin(NOW)
+    setting.positions.add_key("one")
+    setting.now += 2_000
+    setting.positions.add_key("two", {other: (1, 9)})
+    setting.positions.add_key("one", {other: (1, 7)})
+    between = new_origin(NOW + 1_000)
+    assert setting.positions.start_of_dead(between) == FIRST
+    setting.positions.add_key("one", {other: (1, 8)})
+    assert setting.positions.start_of_dead(between) == FIRST
+    setting.positions.remove_key("one")
+    assert setting.positions.start_of_dead(between) is None
