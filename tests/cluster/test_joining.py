@@ -16,6 +16,7 @@ from broker.cluster.joining import (
     FOUNDING_DELAY,
     LONGEST_BACKOFF,
     MOST_ASKED,
+    SHORTEST_BACKOFF,
     AskNode,
     Effect,
     Founded,
@@ -149,6 +150,20 @@ def test_rounds_back_off() -> None:
     assert rests[0] < 1 < 10 < rests[-1] <= LONGEST_BACKOFF
 
 
+def test_the_first_two_rests_are_random_within_the_backoff() -> None:
+    rests: list[list[float]] = [[], []]
+    for seed in range(100):
+        one = Joining("new", [A], random.Random(seed))
+        one.start(0.0)
+        for each in rests:
+            (rest,) = one.dial_failed(NotConnected("down"), 0.0)
+            assert isinstance(rest, RoundFailed)
+            each.append(rest.wait)
+            one.handle_timeout(1e9)
+    for each, longest in zip(rests, (SHORTEST_BACKOFF, 2 * SHORTEST_BACKOFF), strict=True):
+        assert 0.8 * longest < max(each) <= longest
+
+
 def test_without_seeds_joining_waits_for_discovery() -> None:
     one = joining()
     (rest,) = one.start(0.0)
@@ -235,6 +250,7 @@ def test_cluster_names_derive_from_their_founders() -> None:
     assert cluster_name("n7") == "c-n7"
     long = [cluster_name("x" * 63 + end) for end in "ab"]
     assert len({check_name(name) for name in long}) == 2
+    assert cluster_name("x" * 62) == "c-" + "x" * 62
 
 
 @attrs.define
@@ -315,3 +331,41 @@ def test_forty_nodes_settle_in_clusters_within_the_limit(seed: int) -> None:
     assert 6 <= len(units) <= 12
     assert all(unit[0] == "x" for unit in units)
     assert clusters.clock < 60
+
+
+def test_seeds_that_come_before_the_start_are_not_asked() -> None:
+    one = joining()
+    assert one.set_seeds([A], 0.0) == []
+    assert one.state is JoiningState.NOT_STARTED
+    assert one.start(0.1) == [AskNode(A)]
+
+
+def test_a_member_that_is_cut_off_asks_no_seed_of_the_round_before_first() -> None:
+    one = joining(A, B)
+    one.start(0.0)
+    one.join_accepted(accepted("c/m1"), 0.1)
+    member, other = (Endpoint(name, 4000) for name in ("m1", "m2"))
+    assert one.handle_timeout(0.1 + CUT_OFF_TIMEOUT) == [AskNode(member)]
+    asked = [one.dial_failed(NotConnected("down"), 6.0) for _ in range(3)]
+    assert asked == [[AskNode(other)], [AskNode(A)], [AskNode(B)]]
+
+
+def test_a_full_cluster_of_an_earlier_round_founds_none() -> None:
+    one = joining(A)
+    one.start(0.0)
+    one.join_refused(refused(), 0.1)
+    wake = one.next_timeout()
+    assert wake is not None and one.handle_timeout(wake) == [AskNode(A)]
+    (failed,) = one.dial_failed(NotConnected("down"), wake)
+    assert isinstance(failed, RoundFailed)
+
+
+def test_a_founder_that_joins_again_asks_its_gateway_first() -> None:
+    one = joining(A)
+    for now in (0.0, 100.0):
+        assert (one.handle_timeout(now) if now else one.start(now)) == [AskNode(A)]
+        no_links = Refused(TooManyLinks("no"), refused(B).alternatives, ("c",), by_peer=True)
+        assert one.join_refused(no_links, now) == [AskNode(B)]
+        effects = one.join_refused(refused(), now)
+    assert effects == [Founded(("x", "c-new"), B)]
+    assert one.rejoin(200.0) == [AskNode(B)]

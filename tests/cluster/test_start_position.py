@@ -108,6 +108,10 @@ def test_a_dead_origin_must_be_younger_without_clock_skew() -> None:
     setting.positions.add_key("one")
     assert setting.positions.start_of_dead(new_origin(NOW)) == FIRST
     assert setting.positions.start_of_dead(new_origin(NOW - 1)) is None
+    setting.positions.remove_key("one")
+    setting.now = NOW + 1
+    setting.positions.add_key("one")
+    assert setting.positions.start_of_dead(new_origin(NOW)) is None
     old = new_origin(NOW - 10 * MAX_CLOCK_SKEW)
     setting.positions.add_key("two", {old: THERE})
     assert setting.positions.start_of_dead(old) == THERE
