@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from broker.client.asyncio_face import AsyncioClient, connect
-from broker.client.received import ALL
+from broker.client.received import ALL, NEW, Start
 from broker.errors import QueryTooExpensive, TooLarge
 from broker.event.envelope import EventType
 from broker.matching.document_limits import MAX_MARKUP
@@ -67,13 +68,20 @@ CONFIGURATION = (
 )
 
 
-async def subscribe_again(client: AsyncioClient, query: str) -> None:
+async def subscribe_again(client: AsyncioClient, query: str, start: Start = NEW) -> None:
     """Subscribe whenever the query has turned out too expensive."""
     while True:
-        subscription = await client.subscribe(query, "large")
         with suppress(QueryTooExpensive):
-            async for _ in subscription:
+            async for _ in await client.subscribe(query, "large", start=start):
                 pass
+
+
+async def end_attacks(attacks: Sequence[asyncio.Future[None]]) -> None:
+    """Cancel them; fail if one has ended before."""
+    for each in attacks:
+        each.cancel()
+    ends = await asyncio.gather(*attacks, return_exceptions=True)
+    assert all(isinstance(each, asyncio.CancelledError) for each in ends), ends
 
 
 @pytest.mark.limit("tags and attributes", "event")
@@ -109,10 +117,7 @@ def test_large_events_and_expensive_queries_on_them_slow_nobody(tmp_path: Path) 
             ]
             while published < 2 * EVENTS:
                 await bystander.measure(tries=3)
-            for each in attacks:
-                each.cancel()
-            ends = await asyncio.gather(*attacks, return_exceptions=True)
-            assert all(isinstance(each, asyncio.CancelledError) for each in ends), ends
+            await end_attacks(attacks)
         limits = (await ask_status(node.endpoint, **ADMINISTRATOR))["limits"]
         (limit,) = (each for each in limits if each["name"] == "account-markup-per-second")
         assert limit["reached"] > 0
@@ -164,18 +169,12 @@ def test_recoveries_of_large_events_slow_nobody(tmp_path: Path) -> None:
         ):
             for _ in range(2 * EVENTS):
                 await publisher.publish("large", PAYLOADS[0], ODD)
-
-            async def recover(number: int) -> None:
-                query = f"count(//a | //*) = 1{number}"
-                async for _ in await bad.subscribe(query, "large", start=ALL):
-                    pass
-
-            attacks = [asyncio.ensure_future(recover(number)) for number in range(QUERIES)]
+            attacks = [
+                asyncio.ensure_future(subscribe_again(bad, f"count(//a | //*) = 1{number}", ALL))
+                for number in range(QUERIES)
+            ]
             await bystander.measure(tries=3)
-            assert not any(each.done() for each in attacks)
-            for each in attacks:
-                each.cancel()
-            await asyncio.gather(*attacks, return_exceptions=True)
+            await end_attacks(attacks)
 
     with NodeProcess(tmp_path, CONFIGURATION) as node:
         run_within(work(node), 2 * PATIENCE)
