@@ -26,7 +26,7 @@ from broker.testing.flights import Interest, flight
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_reader import Reader
 from broker.wire import messages
-from broker.wire.messages import Answer
+from broker.wire.messages import Answer, Progress
 from plugins.dcp.options import DcpOptions
 from plugins.rcm.options import RcmOptions
 from tests.simulation.network.dcp_mesh import address_of as dcp_address_of
@@ -41,6 +41,8 @@ QUERIES = (
     "starts-with(//id, 'F') and //altitude mod 2000 = 0",
     "count(//a) > 100",
 )
+#: They select events that the account may not read, and no others.
+SELECTIVE = QUERIES[1:2]
 SETTINGS = attrs.evolve(
     Settings(),
     accounts=ACCOUNTS,
@@ -81,12 +83,18 @@ class Run:
     """The messages to the clients of an account, with one of two contents of other events."""
 
     def __init__(
-        self, variant: int, *nodes: str, reveals: bool = False, stack: StackOf | None = None
+        self,
+        variant: int,
+        *nodes: str,
+        reveals: bool = False,
+        stack: StackOf | None = None,
+        queries: Sequence[str] = QUERIES,
     ) -> None:
         """The account is at the last node. With `reveals` it has the right to administer. `stack`
-        returns the stack of a node with a number, which carries all streams."""
+        returns the stack of a node with a number, which carries all streams. With other `queries`
+        the account has these alone, and nobody else subscribes at its node."""
         self.received: dict[str, list[Any]] = {}
-        self._variant = variant
+        self._variant, self._queries = variant, queries
         self.at = nodes[-1]
         self.carried = 0
         """Events that the stack has brought to the account's node."""
@@ -103,7 +111,9 @@ class Run:
             self.world.start(node)
         self.world.run(6.0)
         self._publisher = self.world.client("publisher", nodes[0], account="all", secret="right")
-        reader = self.world.client("cleared", self.at, account="all", secret="right")
+        reader = self.world.client(
+            "cleared", nodes[-1 if queries is QUERIES else 0], account="all", secret="right"
+        )
         self.cleared = [
             Reader(self.world, reader, Interest("asdi.>", query, lambda *_: True))
             for query in ("//altitude = 2000", "count(//a) > 100")
@@ -134,7 +144,7 @@ class Run:
                 durable=f"{durable}{number}" if durable else "",
                 **how,
             )
-            for number, query in enumerate(QUERIES)
+            for number, query in enumerate(self._queries)
         ]
 
     def publish(self, stream: str, level: SecurityLevel, payload: bytes, name: str) -> bytes:
@@ -177,9 +187,9 @@ class Run:
             self.ask(client, what, event="publisher/1/1@1")
 
 
-def run(variant: int, *nodes: str, reveals: bool = False, stack: StackOf | None = None) -> Run:
+def run(variant: int, *nodes: str, **how: Any) -> Run:
     with deterministic(1):
-        return _run(Run(variant, *nodes, reveals=reveals, stack=stack))
+        return _run(Run(variant, *nodes, **how))
 
 
 def _run(run: Run) -> Run:
@@ -256,3 +266,29 @@ def test_nothing_that_an_account_receives_depends_on_events_it_may_not_read(netw
 
 def test_figures_of_operators_depend_on_all_events() -> None:
     assert differences(run(0, "a", "b", reveals=True), run(1, "a", "b", reveals=True))
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_what_only_the_account_requests_of_other_nodes_changes_no_more_than_times(
+    network: str,
+) -> None:
+    """Its position passes an event sooner if the event comes to its node."""
+    nodes, stack = NETWORKS[network]
+    one, other = (run(n, *nodes, stack=stack, queries=SELECTIVE) for n in range(2))
+    assert positions_of(one) == positions_of(other)
+    for each in (one, other):
+        for name, received in each.received.items():
+            each.received[name] = [m for m in received if not isinstance(m, Progress)]
+    assert not differences(one, other)
+
+
+def positions_of(run: Run) -> dict[tuple[str, int, str], tuple[int, int]]:
+    """Return the last positions of each client's subscriptions, by flow."""
+    return {
+        (name, number, flow): (epoch, offset)
+        for name, received in run.received.items()
+        for message in received
+        if isinstance(message, Progress)
+        for number, position in message.positions
+        for flow, epoch, offset in position
+    }
