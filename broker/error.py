@@ -35,8 +35,12 @@ class BrokerError(Exception):
 
 
 def from_wire(wire: WireError) -> BrokerError:
-    """Return the error of a tuple; `UnknownPeerError` for the code of a later version."""
-    code, text, line, column = wire
+    """Return the error of a tuple; `UnknownPeerError` for the code of a later version.
+
+    Its text becomes one line: a peer must not begin others on a terminal.
+    """
+    code, text = (" ".join(each.splitlines()) for each in wire[:2])
+    line, column = wire[2:]
     known = BrokerError._by_code.get(code)
     if known is None:
         return UnknownPeerError(f"{code}: {text}", line=line, column=column)

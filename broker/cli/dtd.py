@@ -12,7 +12,7 @@ from broker.cli.dtd_check import CheckCounts, check_events, load_dtd_file
 from broker.cli.dtd_report import report_lines
 from broker.cli.failure import Failure
 from broker.cli.node_access import NodeAccess, node_options
-from broker.cli.terminal import echo, print_note
+from broker.cli.terminal import echo, one_line, print_note
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
@@ -36,7 +36,7 @@ def list_(access: NodeAccess, local: bool) -> None:
     else:
         known = [(str(name), str(version)) for name, version in access.ask("dtd-list")]
     for name, version in known:
-        echo(f"{name} {version}")
+        echo(one_line(f"{name} {version}"))
 
 
 @command.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from broker.cli.node_access import NodeAccess, node_options
-from broker.cli.terminal import echo, is_terminal, json_line
+from broker.cli.terminal import echo, is_terminal, json_line, one_line
 
 
 @click.command()
@@ -26,9 +26,10 @@ def print_reload(access: NodeAccess, *, as_json: bool) -> None:
         echo(json_line(answer))
         return
     applied, restart = answer["applied"], answer["restart"]
-    echo(f"applied: {', '.join(applied)}" if applied else "nothing to apply has changed")
+    echo(one_line(f"applied: {', '.join(applied)}" if applied else "nothing to apply has changed"))
     if restart:
-        echo(f"changed, but applied only by a restart of the node: {', '.join(restart)}")
+        what = "changed, but applied only by a restart of the node"
+        echo(one_line(f"{what}: {', '.join(restart)}"))
     for key in ("sessions_ended", "subscriptions_ended"):
         if answer[key]:
-            echo(f"{key.replace('_', ' ')}: {answer[key]}")
+            echo(one_line(f"{key.replace('_', ' ')}: {answer[key]}"))

@@ -18,9 +18,9 @@ LEAST_N: Final = 2**14
 LEAST_R: Final = 8
 #: More would keep a client busy for seconds.
 MOST_ITERATIONS: Final = 2_000_000
-MOST_P: Final = 16
-#: Bytes of scrypt (128 * n * r). More would let one line of a file use all memory.
-MOST_MEMORY: Final = 256 * 2**20
+#: Bytes that scrypt fills (128 * n * r * p). More would let one line of a file, or a node, use all
+#: memory or seconds.
+MOST_FILLED: Final = 256 * 2**20
 LEAST_SALT: Final = 16
 MOST_SALT: Final = 64
 
@@ -47,7 +47,7 @@ class KeyDerivation:
                     f"its cost is too low: n is at least {LEAST_N}, and r {LEAST_R}; hash the "
                     "secret again with xmlbroker config --hash-secret"
                 )
-            if n & (n - 1) or not 1 <= p <= MOST_P or 128 * n * r > MOST_MEMORY:
+            if n & (n - 1) or p < 1 or 128 * n * r * p > MOST_FILLED:
                 raise ValueError("its cost is outside the range of scrypt or of this program")
         else:
             raise ValueError("its algorithm is not one of pbkdf2 and scrypt")

@@ -12,6 +12,7 @@ from broker.client import asyncio_face
 from broker.errors import (
     AuthenticationFailed,
     BrokerError,
+    NotAllowed,
     VersionMismatch,
     from_wire,
 )
@@ -61,6 +62,8 @@ async def check_impostor(answers: list[bytes], error: type[BrokerError]) -> tupl
 
 WELCOME = messages.encode(Welcome(7, "false", "origin", 1 << 20, 16 << 20, "false"))
 GOOD = b"NONCE,s=c2FsdHNhbHRzYWx0c2FsdA==,i=100000"
+#: Takes 13 s and 256 MiB.
+EXPENSIVE = b"NONCE,s=c2FsdHNhbHRzYWx0c2FsdA==,i=1,k=scrypt:262144:8:16"
 
 
 @pytest.mark.parametrize(
@@ -70,8 +73,9 @@ GOOD = b"NONCE,s=c2FsdHNhbHRzYWx0c2FsdA==,i=100000"
         ([GOOD, WELCOME], "did not prove"),
         ([b"NONCE,s=c2FsdHNhbHRzYWx0c2FsdA==,i=1000"], "weak hash"),
         ([b"NONCE,s=,i=100000"], "weak hash"),
+        ([EXPENSIVE], "outside the range"),
     ],
-    ids=["no-challenge", "no-proof", "few-iterations", "no-salt"],
+    ids=["no-challenge", "no-proof", "few-iterations", "no-salt", "many-seconds"],
 )
 def test_an_impostor_gets_neither_a_session_nor_the_secret(
     answers: list[bytes], reason: str
@@ -80,6 +84,16 @@ def test_an_impostor_gets_neither_a_session_nor_the_secret(
         text, seen = await check_impostor(answers, AuthenticationFailed)
         assert reason in text
         assert SECRET.encode() not in seen
+
+    run_within(work())
+
+
+def test_an_impostor_begins_no_line_of_its_own_in_an_error() -> None:
+    refusal = NotAllowed("no\r\nxmlbroker: all\u2028is\x85well")
+
+    async def work() -> None:
+        text, _ = await check_impostor([messages.encode(Refuse(refusal.to_wire()))], NotAllowed)
+        assert text == "no xmlbroker: all is well"
 
     run_within(work())
 
