@@ -40,6 +40,12 @@ class LimitSettings:
         500,
         "Such connections of one address; an IPv6 address counts as its /64.",
     )
+    max_clients: int = setting(
+        value_kind.count(1, 100_000_000),
+        100_000,
+        "Client ids of which the node stores the newest incarnation. Further ones replace the one "
+        "that logged in longest ago, without session and durable subscription.",
+    )
     max_subscriptions_per_client: int = setting(
         value_kind.count(1, 1_000_000), 1000, "Subscriptions of one client id."
     )

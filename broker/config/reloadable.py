@@ -15,7 +15,7 @@ from broker.config.settings import SECTIONS, Settings
 RELOADABLE: Final[Mapping[str, frozenset[str]]] = {
     "limits": frozenset(
         {
-            *("max_sessions", "max_sessions_per_account"),
+            *("max_sessions", "max_sessions_per_account", "max_clients"),
             *("max_handshakes", "max_handshakes_per_address", "handshake_timeout"),
             *("session_lease", "max_subscriptions_per_client", "window_bytes"),
             *("max_subscriptions_per_account", "max_durables_per_account"),

@@ -128,11 +128,11 @@ class FileReader:
         with self._guard, self._reading() as txn:
             return self._tables.clients.get_or_none(txn, client_id.encode())
 
-    def clients_above(self, least: bytes) -> list[tuple[str, bytes]]:
-        """Return ClientIds whose value is above `least`, with their values."""
+    def newest_incarnations(self) -> list[tuple[str, bytes]]:
+        """Return all ClientIds with their values, without damaged ones."""
         with self._guard, self._reading() as txn:
             items = self._tables.clients.items(txn)
-            return [(key.decode(), value) for key, value in items if value and value > least]
+            return [(key.decode(), value) for key, value in items if value]
 
     def durables(self) -> list[tuple[bytes, bytes]]:
         with self._guard, self._reading() as txn:

@@ -188,9 +188,8 @@ class LogReader:
     def newest_incarnation(self, client_id: str) -> bytes | None:
         return self._file.newest_incarnation(client_id)
 
-    def clients_above(self, least: bytes) -> Deferred[list[tuple[str, bytes]]]:
-        """Return ClientIds whose value is above `least`, with their values."""
-        return self._read(self._file.clients_above, least)
+    def newest_incarnations(self) -> Deferred[list[tuple[str, bytes]]]:
+        return self._read(self._file.newest_incarnations)
 
     async def scrub(self) -> None:
         """Find damage while other nodes have the events."""

@@ -50,7 +50,6 @@ from broker.recovery.archive_dtd_source import ArchiveDtdSource
 from broker.recovery.builder import build_recovery
 from broker.recovery.page_matcher import PageMatcher
 from broker.sessions.acceptor import SessionAcceptor, SessionLimits
-from broker.sessions.incarnations import Incarnations
 from broker.sessions.session import Session, SessionServices
 from broker.streams.link_sockets import LinkSockets, open_on_reactor
 from broker.streams.transports import transports_by_pattern
@@ -263,7 +262,6 @@ class Node:
             authenticator=authenticator_for(self.accounts, settings, self._threads.run_in_pool),
             revise=lambda identity: revise_identity(self.accounts, identity),
             event_log=self.event_log,
-            incarnations=Incarnations(self.event_log, self._wall_clock),
             clock=self._reactor,
             wall_clock=self._wall_clock,
             limits=SessionLimits.from_settings(limits, ENVELOPE_BYTES),
@@ -271,6 +269,7 @@ class Node:
             audit=self.audit,
             make_session=make_session,
             check_owner=self.durables.check_account,
+            count_durables=self.durables.count_of_client,
         )
 
     def _find_address(self) -> str:

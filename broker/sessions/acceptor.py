@@ -50,6 +50,7 @@ class SessionLimits:
 
     max_sessions: int
     max_sessions_per_account: int
+    max_clients: int
     handshakes: HandshakeLimits
     session_lease: float
     max_event_bytes: int
@@ -60,6 +61,7 @@ class SessionLimits:
         return cls(
             max_sessions=settings.max_sessions,
             max_sessions_per_account=settings.max_sessions_per_account,
+            max_clients=settings.max_clients,
             handshakes=HandshakeLimits(
                 settings.max_handshakes,
                 settings.max_handshakes_per_address,
@@ -89,7 +91,6 @@ class SessionAcceptor:
         authenticator: IAuthenticator,
         revise: Callable[[Identity], Identity],
         event_log: EventLog,
-        incarnations: Incarnations,
         clock: IClock,
         wall_clock: Callable[[], int],
         limits: SessionLimits,
@@ -97,14 +98,15 @@ class SessionAcceptor:
         audit: IAuditLog,
         make_session: Callable[[Identity, int, bytes], Session],
         check_owner: Callable[[Identity], object],
+        count_durables: Callable[[str], int],
     ) -> None:
-        """`check_owner` raises `NotOwner` for a ClientId of another account."""
+        """`check_owner` raises `NotOwner` for a ClientId of another account. `count_durables`
+        returns the durable subscriptions of a ClientId."""
         self._node_name = node_name
         self._address = address
         self.authenticator = authenticator
         self._revise = revise
         self._event_log = event_log
-        self.incarnations = incarnations
         self._clock = clock
         self.limits = limits
         self._make_session = make_session
@@ -113,6 +115,12 @@ class SessionAcceptor:
         self._by_client: dict[str, Session] = {}
         self._leases: dict[Session, Any] = {}
         self._expiries = LoginExpiries(clock, wall_clock)
+        self.incarnations = Incarnations(
+            *(event_log, wall_clock),
+            most_clients=lambda: self.limits.max_clients,
+            is_in_use=lambda client: client in self._by_client or count_durables(client) > 0,
+            limit_registry=limit_registry,
+        )
         self.handshakes = ClientHandshakes(
             clock,
             lambda: self.limits.handshakes,

@@ -47,6 +47,7 @@ from tests.system.traffic import FLIGHT, ask_status, flight, run_within
 pytestmark = pytest.mark.system
 
 SESSIONS, OF_ACCOUNT, SUBSCRIPTIONS, QUEUED = 7, 3, 5, 20
+CLIENTS = 10
 FLOOD = 200
 MAX_EVENT, MAX_FRAME, LARGE = 2 << 20, 4 << 20, 1 << 20
 CONFIGURATION = (
@@ -59,6 +60,7 @@ sync = false
 [limits]
 max_sessions = {SESSIONS}
 max_sessions_per_account = {OF_ACCOUNT}
+max_clients = {CLIENTS}
 max_subscriptions_per_client = {SUBSCRIPTIONS}
 session_lease = 0
 max_event_bytes = "2MiB"
@@ -85,6 +87,20 @@ async def log_in(stack: AsyncExitStack, node: NodeProcess, account: str, number:
 async def limits_of(node: NodeProcess) -> dict[str, dict[str, Any]]:
     status = await ask_status(node.endpoint, **ADMINISTRATOR)
     return {each["name"]: each for each in status["limits"]}
+
+
+@pytest.mark.limit("ClientIds with a stored incarnation", "node")
+def test_of_many_client_ids_the_oldest_are_forgotten(node: NodeProcess) -> None:
+    async def work() -> None:
+        async with measured_bystander(node.endpoint, **BYSTANDER) as bystander:
+            for number in range(3 * CLIENTS):
+                (await RawSession.open(node.port, f"more-new-{number}", SECRET, "more")).close()
+            await bystander.measure()
+        limit = (await limits_of(node))["client-incarnations"]
+        assert limit["used"] <= limit["bound"] == CLIENTS
+        assert limit["reached"] >= 2 * CLIENTS
+
+    run_within(work())
 
 
 @pytest.mark.limit("sessions", "node")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import struct
 
+import attrs
 import pytest
 
-from broker.errors import IncarnationAhead, IncarnationRefused, SessionSuperseded, from_wire
+from broker.config.settings import Settings
+from broker.errors import Closed, IncarnationAhead, IncarnationRefused, SessionSuperseded, from_wire
 from broker.sessions.incarnations import MAX_AHEAD
 from broker.testing.simulation import World
 from broker.wire import messages
-from broker.wire.messages import Refuse
+from broker.wire.messages import Refuse, Subscribe
 from tests.simulation.raw_client import RawConnection, RawSession, hello
 
 HIGHEST = 2**63 - 1
@@ -22,10 +24,12 @@ def reset_of(client: str, incarnation: int) -> dict[str, object]:
     return {"client": client, "incarnation": incarnation, **ended}
 
 
-def refusal_of(world: World, incarnation: int, token: bytes = b"o" * 16) -> object:
+def refusal_of(
+    world: World, incarnation: int, token: bytes = b"o" * 16, client: str = "victim"
+) -> object:
     """Log in, and return the error, or None."""
-    connection = RawConnection(world, "victim")
-    connection.channel.send([messages.encode(hello("victim", incarnation, token))])
+    connection = RawConnection(world, client)
+    connection.channel.send([messages.encode(hello(client, incarnation, token))])
     world.run_until(lambda: bool(connection.packets))
     answer = messages.decode(connection.packets[0])
     return from_wire(answer.error) if isinstance(answer, Refuse) else None
@@ -104,3 +108,29 @@ def test_another_node_can_not_claim_a_client_for_ever(stored: int) -> None:
             acceptor.supersede_client("victim", HIGHEST, b"m" * 16)
         assert not acceptor.ended_sessions
         assert refusal_of(world, stored + 1) is None
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_clients_beyond_the_bound_are_forgotten_unless_they_are_in_use(restarted: bool) -> None:
+    limits = attrs.evolve(Settings().limits, max_clients=3, session_lease=1.0)
+    with World(1, settings=attrs.evolve(Settings(), limits=limits)) as world:
+        connected = RawSession(world, "connected", incarnation=50)
+        durable = RawSession(world, "durable", incarnation=50)
+        durable.send(Subscribe(1, ">", "true()", {}, "d", "new", (), 0))
+        world.run(1.0)
+        durable.channel.abort(Closed("it has left"))
+        for name in ("one", "two", "three"):
+            RawSession(world, name, incarnation=50).channel.abort(Closed("it has left"))
+            world.run(5.0)
+        if restarted:
+            world.kill_node()
+            world.start_node()
+            world.run(1.0)
+        assert connected.is_connected is not restarted
+        found = {
+            name: refusal_of(world, 40, client=name)
+            for name in ("connected", "durable", "three", "one", "two")
+        }
+        refused = [name for name, error in found.items() if error is not None]
+        assert refused == ["connected", "durable", "three"]
+        assert {type(found[name]) for name in refused} == {IncarnationRefused}
