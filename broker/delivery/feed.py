@@ -142,8 +142,8 @@ class Feed:
     """During catch-up: marks read that the client does not know."""
     reported_version: int = 0
     """While live: coverage version that the client knows."""
-    recovers_after: Mapping[str, Mark] = attrs.field(factory=dict)
-    """During a recovery that began later than the feeding: its client's position then."""
+    recovered: dict[str, tuple[Mark, Mark]] = attrs.field(factory=dict)
+    """Last range of each flow that came, or comes, from a recovery."""
     unavailable_ranges: dict[str, UnavailableRange] = attrs.field(factory=dict)
     """By origin; reported when feeding begins or the recovery ends."""
     fed_from: Mapping[str, Mark] = attrs.field(factory=dict)
@@ -203,6 +203,18 @@ class Feed:
             after=min(known.after, unavailable.after),
             last=max(known.last, unavailable.last),
         )
+
+    def note_recovered(self, ranges: Mapping[str, MarkRange]) -> None:
+        """Note that a recovery brings all matching events of these ranges."""
+        for flow, (after, upto) in ranges.items():
+            known = self.recovered.get(flow, (after, after))
+            begin = known[0] if known[0] <= after <= known[1] else after
+            self.recovered[flow] = begin, upto or after
+
+    def has_recovered(self, flow: str, place: Mark) -> bool:
+        """Return whether a recovery brings an event, or has brought it."""
+        after, upto = self.recovered.get(flow, ((0, 0), (0, 0)))
+        return after < place <= upto
 
     def take_moved_marks(self, log: EventLog) -> WirePosition:
         """Return marks that moved without a delivery: they are reported."""

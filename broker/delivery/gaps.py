@@ -70,7 +70,7 @@ class GapRecovery:
             return False
         feed.count_filtered(self._log.bounds.last + 1)
         feed.unreported_marks.clear()
-        feed.recovers_after = starts
+        feed.note_recovered(ranges)
         # The recovery sends queued events too.
         self._backlog.drop_events_for(feed)
         log_starts = {**starts, **{origin: upto[origin] for origin in ranges}}
@@ -122,10 +122,9 @@ class GapRecovery:
 
         Behind a later event of its flow it would be out of order.
         """
-        passed: tuple[Mapping[str, Mark], ...] = feed.reported_marks, feed.unreported_marks
-        if feed.state is FeedState.RECOVERING:
-            # What the recovery brings is not missing.
-            passed = (feed.recovers_after,)
+        if feed.has_recovered(flow, place):
+            return
+        passed = feed.reported_marks, feed.unreported_marks
         is_passed = place <= max(each.get(flow, _BEFORE_ALL) for each in passed)
         if is_passed and feed.state is not FeedState.UNCONFIRMED:
             begins = feed.start_marks, {} if feed.is_continuous else feed.active_from

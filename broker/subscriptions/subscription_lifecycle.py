@@ -284,9 +284,9 @@ class SubscriptionLifecycle:
     def _start_feed(self) -> None:
         splice = self._find_splice()
         request = self._build_request(splice)
-        if not self._is_bounded():
-            self._feed.start_recovery = self._start_gap_recovery
         is_bounded = self._is_bounded()
+        self._feed.start_recovery = None if is_bounded else self._start_gap_recovery
+        self._feed.note_recovered(request.ranges)
         if not (request.ranges or request.all_origins or is_bounded or request.lost_branches):
             self._callbacks.start_feed()
             return

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from broker.errors import ProtocolError
 from broker.event.flow import origin_of
+from broker.streams.contract import FlowBatch
 from plugins.dcp.children import Children
 from plugins.dcp.control import LateEvent
 from plugins.dcp.copy_alarms import CopyAlarms
@@ -24,15 +25,22 @@ class LateEvents:
         self._host = host
         self._alarms = alarms
         self._children = children
+        self._found: list[FlowBatch] = []
 
     def pass_on(self, state: SequenceState, range_: EventRange, now: float) -> None:
-        """Pass on the late events of a received range. The node checks their signatures."""
+        """Pass on the late events of a received range; to the node with the next `flush`."""
         found, wanted = self._alarms.report_omissions(state, range_, now)
         if found.events and origin_of(state.description.flow) != self._host.origin:
-            self._host.deliver(state.make_batch(found, is_late=True))
+            self._found.append(state.make_batch(found, is_late=True))
         if wanted.events and len(self._children):
             links = self._host.match(state.make_batch(wanted))
             self._children.forward_late(state, wanted, links)
+
+    def flush(self) -> None:
+        """Deliver late events, behind the ranges that lack them. The node checks signatures."""
+        found, self._found = self._found, []
+        for batch in found:
+            self._host.deliver(batch)
 
 
 def read_late_event(message: LateEvent) -> Iterator[EventRange]:

@@ -142,6 +142,7 @@ class Router:
             ranges, state.outgoing = merge_ranges(state.outgoing), []
             for range_ in ranges:
                 self._pass_on(state, range_)
+        self._late.flush()
         if self.groups is None:
             self.endpoint.flush(now)
         else:

@@ -316,3 +316,18 @@ def test_a_left_out_event_behind_later_ones_is_a_gap_if_it_was_due(begins: Mark,
     it.feed.held_patterns = frozenset({held})
     report(it.feed, flow, (1, 5))
     assert len(it.gaps) == 1 and it.asked == []
+
+
+def test_a_left_out_event_that_a_recovery_has_brought_is_no_gap() -> None:
+    it = Setting(recovery := Recovery(), far=(1, 3))
+    report = it.delivery.gap_recovery.recover_or_report_left_out
+    report(it.feed, "far", (1, 6))
+    recovery.give(far(5), far(6))
+    recovery.give()
+    it.delivery.resume_after_commit()
+    for offset in (4, 6):
+        report(it.feed, "far", (1, offset))
+    assert it.gaps == [] and len(it.asked) == 1
+    # It was passed before.
+    report(it.feed, "far", (1, 3))
+    assert it.gaps == [Gap(1, "far", (1, 3), (1, 3), 1, LEFT_OUT)]
