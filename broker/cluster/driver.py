@@ -252,8 +252,11 @@ class ClusterDriver:
             ):
                 traffic.counts.stuck += 1
             case SendMessage(neighbour, message):
-                versioned = message.at_version(self.version_of(neighbour))
-                self.neighbours.send_reliable(messages.encode(versioned), neighbour)
+                data = messages.encode(message.at_version(self.version_of(neighbour)))
+                if message.is_droppable:
+                    self.neighbours.send_droppable(data, (neighbour,))
+                else:
+                    self.neighbours.send_reliable(data, neighbour)
             case Send(neighbour, message):
                 self.neighbours.send_reliable(messages.encode(message), neighbour)
             case StoreHistories(origin, histories):

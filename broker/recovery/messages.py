@@ -145,6 +145,7 @@ class PageFetched(NumberedMessage, frozen=True):
     kind = 0x84
     omitted = 1
     max_bytes: ClassVar[int] = MAX_PAGE_BYTES
+    is_droppable: ClassVar[bool] = True
 
     error: WireErrorFields = NO_ERROR
     reached: WirePosition = ()

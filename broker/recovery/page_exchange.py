@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -47,6 +47,7 @@ from broker.recovery.messages import (
     unpack_events,
 )
 from broker.recovery.page_union import unite_pages
+from broker.recovery.request_queue import RequestQueue
 from broker.recovery.signed_page import find_signer, sign_page
 from broker.transport.clock import IClock
 
@@ -91,7 +92,7 @@ class PageExchange:
         self._revoked = revoked
         self._clock = clock
         self._requests = NodeRequests(messenger, clock, PageFetched)
-        self._waiting: deque[FetchPage] = deque()
+        self._waiting = RequestQueue(MAX_WAITING)
         self._reading: FetchPage | None = None
         self._answered: OrderedDict[tuple[Address, int], int] = OrderedDict()
         """Attempts to send the answers of the latest requests."""
@@ -204,12 +205,11 @@ class PageExchange:
     # ------------------------------------------------------------------ serving
 
     def _receive_request(self, message: FetchPage) -> None:
-        if any(_is_same_request(message, each) for each in (self._reading, *self._waiting)):
+        if _is_same_request(message, self._reading):
             return
-        if len(self._waiting) >= MAX_WAITING:
-            self._send_error(message, Overloaded("too many nodes ask for pages"))
-            return
-        self._waiting.append(message)
+        dropped = self._waiting.add(message)
+        if dropped is not None:
+            self._send_error(dropped, Overloaded("too many pages are requested"))
         if self._reading is None:
             Deferred.fromCoroutine(self._serve_waiting()).addErrback(
                 lambda failure: self.log.failure("reading for other nodes failed", failure)
@@ -218,7 +218,7 @@ class PageExchange:
     async def _serve_waiting(self) -> None:
         try:
             while self._waiting:
-                self._reading = self._waiting.popleft()
+                self._reading = self._waiting.take_next()
                 await self._serve_request(self._reading)
         finally:
             self._reading = None

@@ -16,6 +16,8 @@ from broker.wire.codec import Count, WireErrorFields, WireHistory, WireMark
 class RoutedMessage(Message, frozen=True):
     least_version: ClassVar[int] = 1
     """Links of a lower version do not carry the message."""
+    is_droppable: ClassVar[bool] = False
+    """True if a full link drops the message: its request is repeated. Else the link is ended."""
 
     target: Address
     source: Address
