@@ -1,8 +1,8 @@
 """Events that another node had left out of a transport's ranges, and this node has believed it.
 
 Their places are passed: behind later events of their flow they would be out of order. From now on
-the log begins behind them, so a subscription that has not come there recovers them from other logs.
-The others get a gap.
+the log begins behind them, so a subscription that reads it recovers them from other logs. A live
+one gets them, unless it has got later events of the flow: then it gets a gap.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias
 from broker.cluster.address import Address
 from broker.cluster.ingest_job import IngestJob
 from broker.cluster.relay_ingest import RelayIngest
-from broker.cluster.relayed_entry import claimed_header
+from broker.cluster.relayed_entry import claimed_header, encode_verified
 from broker.cluster.replicas.page_frame import make_local_frame
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.received_range import ReceivedRange
@@ -42,7 +42,7 @@ class LeftOutEvents:
         report: ReportLeftOut,
     ) -> None:
         """`position_of` returns the place up to which the node has a flow, `receive_range` is that
-        of `FlowExchange`. `report` recovers an event for subscriptions, or reports a gap."""
+        of `FlowExchange`. `report` delivers or recovers an event, or reports a gap."""
         self._relay_ingest = relay_ingest
         self._log = event_log
         self._position_of = position_of
@@ -80,7 +80,8 @@ class LeftOutEvents:
             numbers: Collection[int] | None = None
             if isinstance(verdict, Accepted) and index not in job.undecided:
                 numbers, header = verdict.subscriptions, verdict.header
-                event = event._replace(level=header.security_level.rank)
+                record = encode_verified(header, event.record)
+                event = event._replace(level=header.security_level.rank, record=record)
                 event_id = header.event_id
                 publisher = event_id.client_id, event_id.incarnation
                 freshness = self._log.deduplication.check(publisher, event_id.sequence_number)

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from broker.delivery.backlog import Backlog
-from broker.delivery.delivery_sender import SessionWriter
+from broker.delivery.delivery_sender import DeliverySender
 from broker.delivery.feed import Feed, FeedState, UnavailableRange
 from broker.delivery.recovery_contract import ActiveRecovery, MarkRange
+from broker.event.envelope import Liveness
 from broker.event.flow import pattern_of
 from broker.event.gap_reason import LEFT_OUT, RETENTION
 from broker.event.place import Mark
 from broker.log.damage import Span
 from broker.log.event_log import EventLog
+from broker.log.logged_event import LoggedEvent
 from broker.streams.bounded_queue import LostRange
 from broker.streams.dropped_count import DroppedCount
 from broker.streams.queue_policy import BLOCK, FAIL
+from broker.wire.event_batch import encode_events
 from broker.wire.messages import Gap
 
 _BEFORE_ALL: Mark = (0, 0)
@@ -29,7 +32,7 @@ class GapRecovery:
     def __init__(
         self,
         feeds: Mapping[int, Feed],
-        writer: SessionWriter,
+        sender: DeliverySender,
         log: EventLog,
         backlog: Backlog,
         clearance: int,
@@ -37,7 +40,7 @@ class GapRecovery:
     ) -> None:
         """`feed_from_recovery` feeds from a recovery, then from the log behind the given marks."""
         self._feeds = feeds
-        self._writer = writer
+        self._sender, self._writer = sender, sender.writer
         self._log = log
         self._backlog = backlog
         self._clearance = clearance
@@ -117,27 +120,42 @@ class GapRecovery:
                 self._writer.send_message(make_gap(feed, origin, lost))
         return []
 
-    def recover_or_report_left_out(self, feed: Feed, flow: str, place: Mark) -> None:
-        """Recover an event that the log has passed without it, or report a gap.
+    def handle_left_out(
+        self, feed: Feed, flow: str, place: Mark, event: LoggedEvent | None
+    ) -> None:
+        """Deliver an event that the log has passed without it, recover it, or report a gap.
 
-        Behind a later event of its flow it would be out of order.
+        Behind a later event of its flow it would be out of order. None: it may not match.
         """
         if feed.has_recovered(flow, place):
             return
-        passed = feed.reported_marks, feed.unreported_marks
-        is_passed = place <= max(each.get(flow, _BEFORE_ALL) for each in passed)
-        if is_passed and feed.state is not FeedState.UNCONFIRMED:
+        is_begun = feed.state is not FeedState.UNCONFIRMED
+        is_passed = is_begun and self._has_passed(feed, flow, place)
+        can_deliver = feed.state is FeedState.LIVE and not feed.is_paused and self._writer.writable
+        if is_passed or (can_deliver and event is not None and not self._backlog.has_pending):
             begins = feed.start_marks, {} if feed.is_continuous else feed.active_from
-            is_missing = place > max(each.get(flow, _BEFORE_ALL) for each in begins)
+            is_due = place > max(each.get(flow, _BEFORE_ALL) for each in begins)
             is_held = pattern_of(flow) in feed.held_patterns
-            if is_missing and feed.is_accepted and feed.is_active and not is_held:
+            if not (is_due and feed.is_accepted and feed.is_active) or is_held:
+                return
+            if is_passed or event is None:
                 feed.outcomes.gone += 1
                 # A later recovery does not bring it.
                 feed.reported_marks[flow] = max(place, feed.reported_marks.get(flow, place))
                 self._writer.send_message(Gap(feed.number, flow, place, place, 1, LEFT_OUT))
+            else:
+                feed.outcomes.seen += 1
+                encoded = encode_events([event])
+                self._sender.send_delivery(encoded, [event], [(1, [feed])], Liveness.LIVE)
             return
         after = (place[0], place[1] - 1)
         self._recover_or_store(feed, UnavailableRange(flow, after, place, LEFT_OUT))
+
+    @staticmethod
+    def _has_passed(feed: Feed, flow: str, place: Mark) -> bool:
+        """Return whether the client's position may be at a place or behind it."""
+        marks = feed.reported_marks, feed.unreported_marks
+        return place <= max(each.get(flow, _BEFORE_ALL) for each in marks)
 
     def recover_or_report_queued(self, feed: Feed, losses: Sequence[tuple[str, LostRange]]) -> None:
         """Recover losses behind events that the subscription will read again, or report gaps."""

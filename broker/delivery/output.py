@@ -110,19 +110,23 @@ class Output:
         for delivery in list(self._session_deliveries):
             delivery.report_dropped(origin, after, last, dropped)
 
-    def recover_or_report_left_out(
+    def handle_left_out(
         self, flow: str, event: CarriedEvent, numbers: Collection[int] | None, stream: str
     ) -> None:
-        """Recover an event that the log has passed without it, or report a gap, where it matches.
+        """Deliver an event that the log has passed without it, recover it, or report a gap.
 
-        Without the `numbers` of the subscriptions: where it may match, by its stream.
+        Without the `numbers` of the subscriptions that it matches: where it may match, by its
+        stream.
         """
+        mark = event.mark
+        logged = LoggedEvent(*mark, 0, event.level, event.record, event.document, flow, 0)
         for number, (delivery, feed) in list(self._feeds.items()):
             pattern = feed.pattern
             may_match = not stream or pattern is None or pattern.matches(stream)
             is_wanted = may_match if numbers is None else number in numbers
             if is_wanted and event.level <= delivery.clearance:
-                delivery.gap_recovery.recover_or_report_left_out(feed, flow, event.mark)
+                known = None if numbers is None else logged
+                delivery.gap_recovery.handle_left_out(feed, flow, mark, known)
 
     def deliver_notice(
         self, notice: SiteNotice, patterns: Sequence[StreamPattern], serial: int

@@ -74,7 +74,7 @@ class SessionDelivery:
         self.site_notices = SessionSiteNotices(self._feeds, writer, self._backlog, on_failed)
         unpaced = self._feed_unpaced
         self.gap_recovery = GapRecovery(
-            *(self._feeds, writer, log, self._backlog), clearance, unpaced
+            *(self._feeds, self._sender, log, self._backlog), clearance, unpaced
         )
         self._catch_up = CatchUp(
             self._feeds,

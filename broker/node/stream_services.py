@@ -175,7 +175,7 @@ class StreamServices:
             *(network.driver.relay_ingest, network.event_log, network.driver.position_of),
             receive_range=partial(network.flows.receive_range, is_unfiltered=True),
             has_local_match=network.remote_interest.has_local_match,
-            report=node.output.recover_or_report_left_out,
+            report=node.output.handle_left_out,
         )
 
     @property

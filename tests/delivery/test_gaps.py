@@ -295,11 +295,11 @@ def test_dropped_events_behind_a_queue_of_the_session_are_reported_behind_it(rer
 
 def test_a_left_out_event_is_recovered_before_later_ones_of_its_flow() -> None:
     it = Setting(Recovery(), far=(1, 3))
-    it.delivery.gap_recovery.recover_or_report_left_out(it.feed, "far", (1, 6))
+    it.delivery.gap_recovery.handle_left_out(it.feed, "far", (1, 6), None)
     # Also without an archive.
     assert it.asked == [({"far": ((1, 3), (1, 6))}, LEFT_OUT)] and it.archived == [False]
-    it.delivery.gap_recovery.recover_or_report_left_out(it.feed, "far", (1, 5))
-    it.delivery.gap_recovery.recover_or_report_left_out(it.feed, "far", (1, 2))
+    it.delivery.gap_recovery.handle_left_out(it.feed, "far", (1, 5), None)
+    it.delivery.gap_recovery.handle_left_out(it.feed, "far", (1, 2), None)
     assert it.gaps == [Gap(1, "far", (1, 2), (1, 2), 1, LEFT_OUT)]
 
 
@@ -308,26 +308,34 @@ def test_a_left_out_event_behind_later_ones_is_a_gap_if_it_was_due(begins: Mark,
     flow = "far/radar.>"
     it = Setting(Recovery())
     it.feed.reported_marks[flow] = (1, 9)
-    report = it.delivery.gap_recovery.recover_or_report_left_out
-    report(it.feed, flow, (1, 7))
+    report = it.delivery.gap_recovery.handle_left_out
+    report(it.feed, flow, (1, 7), None)
     assert it.gaps == [Gap(1, flow, (1, 7), (1, 7), 1, LEFT_OUT)] and it.asked == []
     # Not before the begin of the subscription, and not while a mesh brings the flow to the client.
     it.feed.active_from[flow] = begins
     it.feed.held_patterns = frozenset({held})
-    report(it.feed, flow, (1, 5))
+    report(it.feed, flow, (1, 5), None)
     assert len(it.gaps) == 1 and it.asked == []
 
 
 def test_a_left_out_event_that_a_recovery_has_brought_is_no_gap() -> None:
     it = Setting(recovery := Recovery(), far=(1, 3))
-    report = it.delivery.gap_recovery.recover_or_report_left_out
-    report(it.feed, "far", (1, 6))
+    report = it.delivery.gap_recovery.handle_left_out
+    report(it.feed, "far", (1, 6), None)
     recovery.give(far(5), far(6))
     recovery.give()
     it.delivery.resume_after_commit()
     for offset in (4, 6):
-        report(it.feed, "far", (1, offset))
+        report(it.feed, "far", (1, offset), None)
     assert it.gaps == [] and len(it.asked) == 1
     # It was passed before.
-    report(it.feed, "far", (1, 3))
+    report(it.feed, "far", (1, 3), None)
     assert it.gaps == [Gap(1, "far", (1, 3), (1, 3), 1, LEFT_OUT)]
+
+
+def test_a_live_subscription_gets_a_left_out_event_if_it_has_got_no_later_one() -> None:
+    it = Setting(Recovery(), far=(1, 3))
+    for offset in (6, 5):
+        it.delivery.gap_recovery.handle_left_out(it.feed, "far", (1, offset), far(offset))
+    assert it.writer.deliveries == [[6]] and it.asked == []
+    assert it.gaps == [Gap(1, "far", (1, 5), (1, 5), 1, LEFT_OUT)]
