@@ -160,10 +160,14 @@ class NetworkQuestions:
         rank: int,
         targets: Sequence[_Target],
         ms: int,
+        *,
+        is_for_other: bool = False,
     ) -> GatheredAnswers:
+        """Half of the open requests are for questions of this node."""
+
         def ask(address: Address | None, unit: UnitPath | None) -> Deferred[Reply | None]:
             fields = self._requests.first_fields(address)
-            if fields is None:
+            if fields is None or (is_for_other and self._requests.is_half_full):
                 return succeed(None)
             question = Question(*fields, topic, content, unit, ms, rank)
             return self._requests.send(question, ms / 1000)
@@ -204,13 +208,15 @@ class NetworkQuestions:
     async def _answer(self, message: Question) -> None:
         own = self.messenger.own_address
         answerer = self._answerers.get(message.topic)
-        if own is None or answerer is None or self._requests.is_full:
+        if own is None or answerer is None:
             return
-        ms = round(_SHARE * message.within)
+        ms = round(_SHARE * min(message.within, ANSWER_TIME))
         others: Deferred[GatheredAnswers] | None = None
         if message.unit is not None and is_within(own.unit, message.unit):
             targets = self._list_targets(message.unit)
-            rest = self._gather(message.topic, message.content, message.rank, targets, ms)
+            rest = self._gather(
+                *(message.topic, message.content, message.rank, targets, ms), is_for_other=True
+            )
             others = Deferred.fromCoroutine(rest)
         own_answer: NodeAnswer = await maybeDeferred(answerer, message.content)
         gathered = GatheredAnswers() if others is None else await others

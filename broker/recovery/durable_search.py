@@ -169,7 +169,7 @@ class DurableSearch:
         if scope is None:
             self._send_answer(own, message, found, is_complete=True)
             return
-        if not (self.knows_cluster and is_within(own.unit, scope)) or self._requests.is_full:
+        if not (self.knows_cluster and is_within(own.unit, scope)) or self._requests.is_half_full:
             self._send_answer(own, message, found, is_complete=False)
             return
         # Members disappear from the list before their return is given up.
@@ -179,7 +179,7 @@ class DurableSearch:
             self._search(
                 message.keys,
                 [*targets, *self._gateways.choose_gateways(scope)],
-                round(_TIME_SHARE * message.within),
+                round(_TIME_SHARE * min(message.within, ANSWER_MS)),
             )
         )
 

@@ -32,6 +32,11 @@ class OpenRequests(Generic[Key, Answer]):
     def is_full(self) -> bool:
         return len(self._open) >= self._most
 
+    @property
+    def is_half_full(self) -> bool:
+        """True if the rest is for requests of this node's own: those for others wait or fail."""
+        return 2 * len(self._open) >= self._most
+
     def add(self, key: Key, seconds: float | None = None) -> Deferred[Answer | None]:
         """Return the answer to come; None after `seconds`."""
         assert key not in self._open
