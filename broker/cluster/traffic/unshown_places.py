@@ -20,7 +20,7 @@ class UnshownPlaces:
     def __init__(self) -> None:
         self._shown: dict[str, Mark] = {}
         """Newest mark of each flow in a range of its origin."""
-        self._waiting: dict[str, ReceivedRange] = {}
+        self._waiting: dict[str, Range] = {}
         self._proven: set[str] = set()
         """Flows with a signed range: unsigned ones do not show how far they go. Where a flow enters
         the cluster, its ranges lose their signatures."""
@@ -28,28 +28,27 @@ class UnshownPlaces:
     def limit(self, received: ReceivedRange, position: Mark | None) -> ReceivedRange | None:
         """Return the part of a range up to the last shown place; None: it has none."""
         flow, span = received.frame.origin, received.range
+        after, upto = span.after, span.upto
         events = received.frame.events_for(received.index)
         shown = max(position or (0, 0), self._shown.get(flow, (0, 0)))
         if span.dropped:
             # A queue policy dropped the event at its end.
-            shown = max(shown, span.upto)
+            shown = max(shown, upto)
         elif events:
             shown = max(shown, events[-1].mark)
         waiting = self._waiting.pop(flow, None)
-        if waiting is not None and waiting.range.after <= span.after <= waiting.range.upto:
-            span = span._replace(after=waiting.range.after)
-            stated = max(span.upto, waiting.range.upto)
-        else:
-            stated = span.upto
-        if stated > shown:
-            frame = attrs.evolve(received.frame, recipient_runs=[])
-            frame.cache_events(())
-            rest = Range(span.destination, max(shown, span.after), stated, is_unfiltered=True)
-            self._waiting[flow] = ReceivedRange(rest, frame, 0, is_carried=True)
-            if shown <= span.after:
+        if waiting is not None and waiting.after <= after <= waiting.upto:
+            after, upto = waiting.after, max(upto, waiting.upto)
+        if upto > shown:
+            begin = max(shown, after)
+            self._waiting[flow] = Range(span.destination, begin, upto, is_unfiltered=True)
+            if shown <= after:
                 return None
-            span = span._replace(upto=shown)
-        return attrs.evolve(received, range=span)
+            upto = shown
+        if (after, upto) == (span.after, span.upto):
+            return received
+        span = span._replace(after=after, upto=upto)
+        return ReceivedRange(span, received.frame, received.index, is_carried=True)
 
     def show(self, received: ReceivedRange, position: Mark | None) -> ReceivedRange | None:
         """Note a range of the origin. Return a range that waits, if some of it is shown now."""
@@ -62,4 +61,10 @@ class UnshownPlaces:
             return None
         self._shown[flow] = mark
         waiting = self._waiting.get(flow)
-        return waiting if waiting is not None and waiting.range.after <= mark else None
+        if waiting is None or waiting.after > mark:
+            return None
+        frame = attrs.evolve(
+            received.frame, ranges=[waiting], recipient_runs=[], history=None, statement=None
+        )
+        frame.cache_events(())
+        return ReceivedRange(waiting, frame, 0, is_carried=True)
