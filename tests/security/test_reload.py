@@ -10,16 +10,20 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from click.testing import CliRunner
 
 from broker.cli import main
 from broker.client.asyncio_face import connect
 from broker.errors import AuthenticationFailed
+from broker.event.envelope import SecurityLevel
 from tests.system.certificates import make_certificate
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.traffic import run_within
+from tests.system.traffic import FLIGHT, flight, run_within
 
+EVENTS = 300
+FILLING = "x" * 30_000
 CONFIGURATION = """
 [identity]
 accounts_file = "accounts.toml"
@@ -82,6 +86,55 @@ def test_a_revoked_account_is_out_at_once_and_a_new_one_in(tmp_path: Path) -> No
     assert ("reload", None, "ok") in found
     assert ("session-revoked", "feed", "authentication-failed") in found
     assert ("reload", "admin", "ok") in found
+
+
+def test_no_queued_event_above_a_lower_clearance_is_delivered(tmp_path: Path) -> None:
+    secret = "open sesame"
+    high = attrs.evolve(FLIGHT, security_level=SecurityLevel.HIGH)
+
+    async def work(node: NodeProcess) -> None:
+        async with (
+            connect(node.endpoint, account="admin", secret="admin's secret") as admin,
+            connect(node.endpoint, account="loud", secret=secret) as publisher,
+            connect(node.endpoint, account="reader", secret=secret) as reader,
+        ):
+            subscription = await reader.subscribe("true()", "s")
+            # More than the client takes without a reader.
+            published = [
+                publisher.publish("s", flight(n, filling=FILLING), high if n % 2 else FLIGHT)
+                for n in range(EVENTS)
+            ]
+            receipts = await asyncio.gather(*published)
+            (session,) = (
+                each
+                for each in (await admin.ask("status"))["sessions"]
+                if each["client"] == "reader"
+            )
+            (queue,) = session["subscriptions"]
+            sent = queue["delivered"]
+            assert 0 < sent < EVENTS - 2
+            accounts = tmp_path / "accounts.toml"
+            before, _, of_reader = accounts.read_text().partition("[accounts.reader]")
+            of_reader = of_reader.replace('clearance = "high"', 'clearance = "med"', 1)
+            accounts.write_text(f"{before}[accounts.reader]{of_reader}")
+            await asyncio.to_thread(reload_by_signal, node)
+            expected = [each.event_id for n, each in enumerate(receipts) if n < sent or n % 2 == 0]
+            found = []
+            async with asyncio.timeout(PATIENCE):
+                async for event in subscription:
+                    found.append(event.event_id)
+                    if event.event_id == expected[-1]:
+                        break
+            assert found == expected
+
+    node = start(tmp_path)
+    try:
+        for name, right in (("loud", "--publish"), ("reader", "--subscribe")):
+            account(tmp_path, "add", name, right, ">", "--clearance", "high", secret=secret)
+        reload_by_signal(node)
+        run_within(work(node))
+    finally:
+        node.kill()
 
 
 def test_a_broken_file_changes_nothing_and_is_reported(tmp_path: Path) -> None:
