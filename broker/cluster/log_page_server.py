@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.address import Address
+from broker.cluster.fair_queue import FairQueue
 from broker.cluster.page_queue import Page, PageQueue, PageQueues, WantedEvent
 from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.traffic.frame_range import Range
@@ -31,7 +31,7 @@ PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
 #: Reads in succession for one reader with a queue; then others have their turn.
 MOST_READS = 8
-#: Requests of further readers are dropped, and come again.
+#: Beyond these the node or unit with the most loses its newest request, which comes again.
 MOST_READERS = 1_024
 #: Bound; beyond it all are dropped.
 MOST_TOLD_LOSSES = 16_384
@@ -70,8 +70,8 @@ class LogPageServer:
         self._is_cleared = is_cleared
         self._on_page = on_page
         self._queues = queues
-        self._requests: OrderedDict[tuple[Address, str], PageRequest] = OrderedDict()
-        """By reader and flow."""
+        self._requests: FairQueue[tuple[Address, str], PageRequest] = FairQueue(MOST_READERS)
+        """By reader and flow; destinations have their turns."""
         self._reading = False
         self.reader_has_all: Callable[[Address, BranchLoss], bool] = lambda *_: False
         """True if a reader has all events of a branch that this log has lost in part."""
@@ -82,10 +82,7 @@ class LogPageServer:
 
     def serve_page(self, request: PageRequest) -> None:
         """Queue a page request; it replaces an earlier one of the same reader for the flow."""
-        key = (request.source, request.origin)
-        if key not in self._requests and len(self._requests) >= MOST_READERS:
-            return
-        self._requests[key] = request
+        self._enqueue(request)
         if not self._reading:
             self._reading = True
             Deferred.fromCoroutine(self._read_all()).addErrback(
@@ -94,10 +91,15 @@ class LogPageServer:
                 )
             )
 
+    def _enqueue(self, request: PageRequest, *, replaces: bool = True) -> None:
+        reader = request.source
+        key = reader, request.origin
+        self._requests.add(self._destination_of(reader), key, request, replaces=replaces)
+
     async def _read_all(self) -> None:
         try:
             while self._requests:
-                _, request = self._requests.popitem(last=False)
+                request = self._requests.take_next()
                 queue = self._find_queue(request)
                 if queue is not None:
                     await self._read_queue(request, queue)
@@ -148,7 +150,7 @@ class LogPageServer:
             if span.upto >= log.flows.limit(flow, log.coverage[log.origin]):
                 break
         else:
-            self._requests.setdefault((reader, flow), request)
+            self._enqueue(request, replaces=False)
             return
         if queue.is_empty and (span.unavailable_upto is not None or span.dropped):
             # What was read before has no event for the reader.

@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.address import Address
+from broker.cluster.fair_queue import FairQueue
 from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.node_requests import NodeRequests
 from broker.cluster.remote_interest import share_of_destination
@@ -47,7 +48,6 @@ from broker.recovery.messages import (
     unpack_events,
 )
 from broker.recovery.page_union import unite_pages
-from broker.recovery.request_queue import RequestQueue
 from broker.recovery.signed_page import find_signer, sign_page
 from broker.transport.clock import IClock
 
@@ -92,7 +92,7 @@ class PageExchange:
         self._revoked = revoked
         self._clock = clock
         self._requests = NodeRequests(messenger, clock, PageFetched)
-        self._waiting = RequestQueue(MAX_WAITING)
+        self._waiting: FairQueue[int, FetchPage] = FairQueue(MAX_WAITING)
         self._reading: FetchPage | None = None
         self._answered: OrderedDict[tuple[Address, int], int] = OrderedDict()
         """Attempts to send the answers of the latest requests."""
@@ -207,7 +207,7 @@ class PageExchange:
     def _receive_request(self, message: FetchPage) -> None:
         if _is_same_request(message, self._reading):
             return
-        dropped = self._waiting.add(message)
+        dropped = self._waiting.add(message.source, message.request, message)
         if dropped is not None:
             self._send_error(dropped, Overloaded("too many pages are requested"))
         if self._reading is None:

@@ -156,6 +156,28 @@ def test_readers_are_served_in_the_order_of_their_requests(tmp_path: Path) -> No
     ]
 
 
+def test_invented_readers_of_a_far_unit_keep_no_other_from_its_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.cluster.log_page_server.MOST_READERS", 4)
+    log, writer, reader = short_log(tmp_path)
+    log.append([(HEADER_RECORD, 1, b"x")], lambda _: None)
+    writer.step()
+    served: list[tuple[Range, list[int]]] = []
+    near, far = node("r1"), Address(("sea",), "")
+    pages = pages_to(served, log, destination_of=lambda each: each if each == near else far)
+    for number in range(9):
+        invented = Address(far.unit, f"invented{number}")
+        pages.serve_page(PageRequest(node("home"), invented, MAX_HOPS, log.origin, (1, 0), True))
+    pages.serve_page(ask_all("r1", log, (1, 0)))
+    while reader.calls:
+        reader.step()
+    # The first one was being read before.
+    assert [page.destination.node for page, _ in served] == [
+        *("invented0", "invented1", "r1", "invented2", "invented3"),
+    ]
+
+
 class Matcher:
     """Matches two documents per slice: `<w/>` is of interest, `<u/>` can not be matched."""
 
