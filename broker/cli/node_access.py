@@ -15,7 +15,7 @@ import click
 
 from broker.cli.failure import Failure
 from broker.cli.stop_signal import Stop
-from broker.cli.terminal import print_note
+from broker.cli.terminal import one_line, print_note
 from broker.errors import GaveUp
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class NodeAccess:
     allow_cleartext: bool = False
     files: Mapping[str, Path | None] = attrs.field(factory=dict)
     """Files of `connect`: `trust`, `certificate`, `key` and `token_file`."""
+    answered: list[str] = attrs.field(factory=list)
+    """Questions with an answer, which may be malformed."""
 
     def make_client(self) -> Client:
         """Call this where an asyncio loop runs."""
@@ -94,9 +96,11 @@ class NodeAccess:
     ) -> Any:
         """Ask in a session. Raises `GaveUp` after the timeout."""
         try:
-            return await asyncio.wait_for(client.ask(what, document, **arguments), self.timeout)
+            answer = await asyncio.wait_for(client.ask(what, document, **arguments), self.timeout)
         except TimeoutError:
             raise GaveUp(f"the node did not answer in {self.timeout:g} s") from None
+        self.answered.append(what)
+        return answer
 
 
 def node_options(command: _F) -> _F:
@@ -130,7 +134,13 @@ def node_options(command: _F) -> _F:
             allow_cleartext=allow_cleartext,
             files={name: file for name, file in files.items() if file is not None},
         )
-        return command(*args, access=access, **kwargs)
+        try:
+            return command(*args, access=access, **kwargs)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            if not access.answered:
+                raise
+            # Answers have no schema, and a node may have another version, or be false.
+            raise Failure(one_line(f"the node's answer can not be read: {error!r}")) from error
 
     for option in reversed(_OPTIONS):
         with_access = option(with_access)

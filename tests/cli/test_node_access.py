@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.fake_node import FakeNode, run
 
 
@@ -66,3 +68,22 @@ def test_a_secret_that_can_not_be_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     result = run(FakeNode(), "status", "--secret-file", str(tmp_path / "binary"))
     assert "not a text in UTF-8" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "question"),
+    [("status", "status"), ("durable list", "durable-list"), ("reload", "reload")],
+)
+@pytest.mark.parametrize("answer", ["\x1b[2J\nno map", {"\x1b[2J\n": []}, [[[]]], 7])
+def test_a_malformed_answer_is_one_line(
+    command: str, question: str, answer: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.cli.terminal.is_terminal", lambda: True)
+    for module in ("status", "durable", "reload"):
+        monkeypatch.setattr(f"broker.cli.{module}.is_terminal", lambda: True)
+    result = run(FakeNode(answers={question: answer}), *command.split())
+    if result.exit_code:
+        (line,) = result.stderr.splitlines()
+        assert "the node's answer can not be read" in line
+    assert "\x1b[2J" not in result.output
+    assert (result.exit_code == 0) == (command == "status" and isinstance(answer, dict))
