@@ -10,16 +10,18 @@ from typing import TypeVar
 
 from broker.errors import QueryTooExpensive
 from broker.matching.client_time_share import ClientTimeShares
-from broker.matching.query.worst_case import WorstCost
+from broker.matching.query.worst_case import CHEAP_VISITS, WorstCost
 from broker.matching.query_bounds import BoundedEvaluation, QueryBounds, Runnable
 from broker.matching.xpath_evaluation import ParsedEvent
 
-#: A query with at most so many visits in the worst case is cheap: 2.5 ms.
-CHEAP_VISITS = 250_000.0
 #: Upper bound: a visit takes 10 ns, and building a node-set twice as much.
 _SECONDS_A_VISIT = 3e-8
 #: Overhead of one evaluation: compiling, and calling libxml2.
 _SECONDS_A_CALL = 1e-4
+#: A worst case that takes longer was not stored.
+_STORED_SECONDS = 2e-5
+#: Seconds for the worst case of the longest query. More is a pause of the machine.
+_MAX_BOUND_SECONDS = 5e-3
 
 _Runnable = TypeVar("_Runnable", bound=Runnable)
 
@@ -29,11 +31,13 @@ class Budget:
 
     def __init__(self, bounds: QueryBounds, time_shares: ClientTimeShares) -> None:
         self._bounds = bounds
+        self._are_bounds_stored = True
+        """False from the first worst case of an event that was computed."""
         self.time_shares = time_shares
 
     @property
-    def clock(self) -> Callable[[], float]:
-        return self._bounds.clock
+    def processor_clock(self) -> Callable[[], float]:
+        return self._bounds.processor_clock
 
     @property
     def evaluations(self) -> int:
@@ -56,11 +60,16 @@ class Budget:
         too_expensive: list[tuple[_Runnable, QueryTooExpensive]] = []
         cheap: list[tuple[WorstCost, int]] = []
         expensive: list[tuple[WorstCost, int]] = []
+        self._are_bounds_stored = True
         for index, query in enumerate(queries):
             if query.is_always_true:
                 matching.append(index)
                 continue
-            worst_cost = query.worst_cost(evaluation.rounded_nodes)
+            try:
+                worst_cost = self._bound_query(query, evaluation, subscriptions(query))
+            except QueryTooExpensive as error:
+                too_expensive.append((query, error))
+                continue
             (expensive if worst_cost.deep > CHEAP_VISITS else cheap).append((worst_cost, index))
         for worst_cost, index in [*cheap, *sorted(expensive)]:
             query = queries[index]
@@ -71,6 +80,25 @@ class Budget:
                 too_expensive.append((query, error))
         matching.sort()
         return [queries[index] for index in matching], too_expensive
+
+    def _bound_query(
+        self, query: Runnable, evaluation: BoundedEvaluation, subscriptions: Sequence[int]
+    ) -> WorstCost:
+        """Return the worst case. It is stored, and computed within the time of the client."""
+        share = None
+        if subscriptions and not self._are_bounds_stored:
+            share = self.time_shares.find_bounded(subscriptions)
+            if share is None:
+                raise QueryTooExpensive(_TOO_MUCH_TIME)
+        clock = self._bounds.clock
+        started = clock()
+        worst_cost = query.worst_cost(evaluation.rounded_nodes)
+        seconds = min(clock() - started, _MAX_BOUND_SECONDS)
+        if share is not None:
+            share.bound_seconds += seconds
+        elif seconds > _STORED_SECONDS:
+            self._are_bounds_stored = False
+        return worst_cost
 
     def _matches(
         self,
@@ -103,8 +131,11 @@ class Budget:
         raise _budget_exceeded(worst_cost)
 
 
+_TOO_MUCH_TIME = "the queries of this account or client take too much time in total"
+
+
 def _budget_exceeded(worst_cost: WorstCost) -> QueryTooExpensive:
     return QueryTooExpensive(
-        "the queries of this account or client take too much time in total, and this is one of "
-        f"the most expensive: it may visit {worst_cost.deep:.3g} nodes"
+        f"{_TOO_MUCH_TIME}, and this is one of the most expensive: it may visit "
+        f"{worst_cost.deep:.3g} nodes"
     )

@@ -39,6 +39,8 @@ class ClientTimeShare:
     event: int = 0
     """The number of the event that `free_seconds` and `owed_before` belong to."""
     free_seconds: float = 0.0
+    bound_seconds: float = 0.0
+    """For worst cases on the event. They are no debt: each is computed once for a size."""
 
 
 class ClientTimeShares:
@@ -93,16 +95,21 @@ class ClientTimeShares:
         """
         with_free_time: ClientTimeShare | None = None
         for subscription in subscriptions:
-            share = self._by_number[subscription]
-            if share.event != self._event:
-                self._settle(share, self._now)
-                share.event, share.free_seconds = self._event, self._free_seconds
-                share.owed_before = share.owed_seconds
+            share = self._find_share(subscription)
             if share.owed_seconds < self._max_debt(share, is_cheap):
                 return share
             if with_free_time is None and share.free_seconds > 0:
                 with_free_time = share
         return with_free_time
+
+    def find_bounded(self, subscriptions: Iterable[int]) -> ClientTimeShare | None:
+        """Return the first share with time for worst cases left on this event, or None."""
+        limit = self._max_event_seconds * _CHEAP_DEBT_FACTOR
+        for subscription in subscriptions:
+            share = self._find_share(subscription)
+            if share.bound_seconds < limit:
+                return share
+        return None
 
     def can_afford(self, share: ClientTimeShare, seconds: float, *, is_cheap: bool) -> bool:
         """Return True if the evaluation was free, or the client's debt is below its limit."""
@@ -122,6 +129,14 @@ class ClientTimeShares:
         factor = _CHEAP_DEBT_FACTOR if is_cheap else 1.0
         on_event = self._max_event_seconds * factor - self._free_seconds
         return min(self._max_debt_seconds * factor, share.owed_before + on_event)
+
+    def _find_share(self, subscription: int) -> ClientTimeShare:
+        share = self._by_number[subscription]
+        if share.event != self._event:
+            self._settle(share, self._now)
+            share.event, share.free_seconds = self._event, self._free_seconds
+            share.owed_before, share.bound_seconds = share.owed_seconds, 0.0
+        return share
 
     def _settle(self, share: ClientTimeShare, now: float) -> None:
         share.owed_seconds = max(0.0, share.owed_seconds - (now - share.settled_at) * self._share)

@@ -70,7 +70,7 @@ class ReferenceMatcher:
     """The engine with correct results by definition.
 
     `clock` returns seconds. `max_run_time` is the limit of one query on one event, `max_share` the
-    share of all time for the queries of one client.
+    share of all time for the queries of one client. `processor_clock` is that of `QueryBounds`.
     """
 
     def __init__(
@@ -82,10 +82,12 @@ class ReferenceMatcher:
         max_run_time: float = 0.05,
         max_share: float = 0.1,
         names: NameWatch | None = None,
+        processor_clock: Callable[[], float] | None = None,
     ) -> None:
         self._examiner = Examiner(dtds, document_limits, names)
         self._time_shares = ClientTimeShares(clock, max_run_time, max_share)
-        self._budget = Budget(QueryBounds(query_limits, clock, max_run_time), self._time_shares)
+        make_bounds = partial(QueryBounds, query_limits, clock, max_run_time, processor_clock)
+        self._budget = Budget(make_bounds(), self._time_shares)
         self.last_number = 0
         self._groups: dict[Query, _QueryGroup] = {}
         self._by_number: dict[int, _QueryGroup] = {}
@@ -96,8 +98,7 @@ class ReferenceMatcher:
         self._type_counters = CountersByType()
         self._variants: Variants = NO_VARIANTS
         self._holder = ""
-        bounds = QueryBounds(query_limits, clock, max_run_time)
-        self._explainer = Explainer("reference", self._examiner, bounds, clock)
+        self._explainer = Explainer("reference", self._examiner, make_bounds(), clock)
 
     def subscribe(
         self,

@@ -83,6 +83,7 @@ class Switch:
         max_run_time: float = 0.05,
         max_share: float = 0.1,
         names: NameWatch | None = None,
+        processor_clock: Callable[[], float] | None = None,
     ) -> None:
         self._dtds = dtds
         self._examiner = Examiner(dtds, document_limits, names)
@@ -92,8 +93,8 @@ class Switch:
         self._registry = SubscriptionRegistry()
         self._plans = PlanCache(dtds, self._shapes, self._registry)
         self._time_shares = ClientTimeShares(clock, max_run_time, max_share)
-        bounds = QueryBounds(query_limits, clock, max_run_time)
-        self._evaluator = QueryEvaluator(self._registry, Budget(bounds, self._time_shares))
+        make_bounds = partial(QueryBounds, query_limits, clock, max_run_time, processor_clock)
+        self._evaluator = QueryEvaluator(self._registry, Budget(make_bounds(), self._time_shares))
         self._selector = LoggedEventSelector(
             self._registry, self._shapes, self._plans, self._evaluator, self._examiner, clock
         )
@@ -106,9 +107,8 @@ class Switch:
             *(self._shapes, self._plans, self._registry.stream_patterns),
             *(self._type_counters, self._counts, clock),
         )
-        explained = QueryBounds(query_limits, clock, max_run_time)
         index = IndexExplainer(dtds, self._shapes, self._registry, self._plans, clock)
-        self._explainer = Explainer("switch", self._examiner, explained, clock, index)
+        self._explainer = Explainer("switch", self._examiner, make_bounds(), clock, index)
 
     def subscribe(
         self, pattern: StreamPattern, query: Query, holder: str = "", clearance: int = HIGHEST_RANK

@@ -37,6 +37,7 @@ def make_matcher(
         max_run_time=settings.query.max_run_time,
         max_share=settings.query.max_share,
         names=NameWatch(limit_registry=limit_registry),
+        processor_clock=time.thread_time,
     )
 
 

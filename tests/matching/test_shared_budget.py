@@ -32,12 +32,12 @@ class TimedQuery:
     def __init__(self, text: str, seconds: float, clock: Clock) -> None:
         self.query: Query = parse_query(text)
         self._seconds = seconds
-        self._clock = clock
+        self.clock = clock
         self.pause = 0.0
         """Seconds added to the next evaluation only."""
 
     def matches(self, subject: ParsedEvent) -> bool:
-        self._clock.now += self._seconds + self.pause
+        self.clock.now += self._seconds + self.pause
         self.pause = 0.0
         return True
 
@@ -70,6 +70,17 @@ class LargePreparedQuery(PreparedQuery):
 
     def worst_cost(self, nodes: int) -> WorstCost:
         return super().worst_cost(2_048)
+
+
+class SlowlyBoundQuery(PreparedQuery):
+    """A query whose worst case takes time, at first."""
+
+    seconds = 0.004
+
+    def worst_cost(self, nodes: int) -> WorstCost:
+        self.timed.clock.now += self.seconds
+        self.seconds = 0.0
+        return super().worst_cost(nodes)
 
 
 class Clock:
@@ -264,6 +275,34 @@ def test_larger_events_grant_no_more_time(evaluator: Evaluator) -> None:
     evaluator.event(bytes_=10 * 64 * 1024)
     # 0.1 s.
     assert evaluator.queries == queries[:100]
+
+
+def test_the_time_for_worst_cases_is_limited(evaluator: Evaluator) -> None:
+    evaluator.cheap(100, 0.0, "one")
+    others = evaluator.cheap(10, 0.0, "other")
+    queries = evaluator.queries = [
+        *(SlowlyBoundQuery(each.timed, each.numbers) for each in evaluator.queries[:100]),
+        *others,
+    ]
+    # Twice the time of one query, and the first worst case.
+    assert evaluator.event() == pytest.approx(0.104)
+    assert evaluator.queries == [*queries[:26], *others]
+    assert set(evaluator.messages) == {
+        "the queries of this account or client take too much time in total"
+    }
+    # It is no debt.
+    assert evaluator.accounts._by_number[1].owed_seconds == 0.0
+
+
+def test_a_pause_during_a_worst_case_is_charged_to_no_client(evaluator: Evaluator) -> None:
+    evaluator.queries = [
+        SlowlyBoundQuery(each.timed, each.numbers) for each in evaluator.cheap(5, 0.0, "one")
+    ]
+    for each in evaluator.queries[:3]:
+        assert isinstance(each, SlowlyBoundQuery)
+        each.seconds = 100.0
+    evaluator.event()
+    assert evaluator.suspended == []
 
 
 def test_pause_suspends_no_query_of_a_client_in_debt(evaluator: Evaluator) -> None:

@@ -36,6 +36,7 @@ EXPENSIVE = (
     "//*[count(following::*) = 1{0}]",
     "//a = //a[. != '{0}']",
     "//@*[. = '{0}']/../@*[. = '{0}']",
+    "//a[" + " or ".join(f"b{{0}}_{n}" for n in range(200)) + "]",
     "/Mspaces:Event//*[count(following::*) = 1{0}] or //*[count(following::*) = 1{0}]",
 )
 #: Queries of an account. Those of one template are matched together, if they are more than 32.

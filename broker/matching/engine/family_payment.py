@@ -54,7 +54,7 @@ class FamilyPayment:
         self, seconds: float, evaluate: Callable[[MakeWork], _Found]
     ) -> tuple[_Found | None, float]:
         """Return the result, None if the time ended it, and its seconds."""
-        clock = self._budget.clock
+        clock = self._budget.processor_clock
         works: list[WorkBudget] = []
 
         def make_work() -> WorkBudget:

@@ -20,10 +20,10 @@ from broker.matching.shape.cache import ShapeCache
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.tree import Value
 
-#: Visited nodes for new families in one call, about 1 us each. It bounds the delay that new shapes
+#: Visited nodes for new families in one call, under 1 us each. It bounds the delay that new shapes
 #: and queries cause. Until all families are bound, a document of the shape costs about as much
 #: again.
-VISITS_A_CALL = 10_000
+VISITS_A_CALL = 15_000
 #: Overhead of a family, in visits.
 VISITS_A_FAMILY = 10
 #: Members indexed in the time of one visit. One takes some 4 us.

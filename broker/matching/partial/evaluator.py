@@ -39,7 +39,7 @@ from broker.matching.shape.tree import Node
 
 #: Work for one template on one shape, in visited nodes, and comparisons in its formula. Beyond them
 #: the template is undecided on the shape.
-MAX_VISITS = 20_000
+MAX_VISITS = 30_000
 MAX_COMPARISONS = 2_048
 
 
@@ -103,6 +103,7 @@ class Evaluator(ValueEvaluator):
     # ---------------------------------------------------------------- booleans
 
     def evaluate_boolean(self, expression: tree.Expression, context: Context) -> Formula:
+        self.work.spend()
         try:
             return self._compute_boolean(expression, context)
         except Undecidable as reason:

@@ -47,8 +47,10 @@ def _build_input(subject: ParsedEvent) -> EvaluationInput | None:
     payload = build_document_tree(subject.document())
     if payload is None:
         return None
+    # The input refers to no event: only the garbage collector would end the event's tree.
+    envelope = subject.envelope
     return EvaluationInput(
-        payload, lambda: build_document_tree(subject.envelope), dict(_variable_sources(subject))
+        payload, lambda: build_document_tree(envelope), dict(_variable_sources(subject))
     )
 
 

@@ -165,13 +165,14 @@ class PathWalker:
                 if axis is Axis.DESCENDANT and origin.parent is None:
                     # Most descendant steps start at the root.
                     found = self._elements_by_name.find(origin, namespace, local)
-                    self._work.spend(len(found))
+                    self._work.spend(len(found) + 1)
                     return found
                 nodes = _named_candidates(axis, origin)
                 if nodes is not None:
-                    self._work.spend(len(nodes))
+                    self._work.spend(len(nodes) + 1)
                     return [n for n in nodes if n.local == local and n.namespace == namespace]
         found = []
+        self._work.spend()
         position = _selected_position(step)
         for node in walk_axis(axis, origin):
             self._work.spend()

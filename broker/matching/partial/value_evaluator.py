@@ -109,6 +109,7 @@ class ValueEvaluator(abc.ABC):
     # ---------------------------------------------------------------- numbers
 
     def evaluate_number(self, expression: tree.Expression, context: Context) -> GuardedValue:
+        self.work.spend()
         match expression:
             case tree.Number(value=value):
                 return unguarded_constant(value)

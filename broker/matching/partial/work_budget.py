@@ -81,4 +81,4 @@ class WorkBudget:
         return parts
 
     def spend_on_text(self, text: bytes) -> None:
-        self.spend(len(text) // _BYTES_PER_UNIT)
+        self.spend(1 + len(text) // _BYTES_PER_UNIT)

@@ -26,6 +26,10 @@ _CHARACTER_COST = 0.15
 _BYTES_COPIED_PER_VISIT = 8
 #: Creating a value from a node or a text.
 _VALUE_COST = 10.0
+#: Creating the node-set of a path.
+_PATH_COST = 6.0
+#: A query with at most so many visits in the worst case is cheap: 2.5 ms.
+CHEAP_VISITS = 250_000.0
 #: Maximum bytes per node in the documents of one size class.
 BYTES_PER_NODE = 32
 #: Attributes per element (`DocumentLimits`).
@@ -39,7 +43,8 @@ _ANY_ELEMENT = tree.NameTest(None, None)
 
 
 class WorstCost(NamedTuple):
-    """Visits on a document of the maximum depth, and on one of the depth `SHALLOW_DEPTH`."""
+    """Visits on a document of the maximum depth, and on one of the depth `SHALLOW_DEPTH`; a cheap
+    query has the maximum in both."""
 
     deep: float
     shallow: float
@@ -106,14 +111,14 @@ class WorstCaseCosts:
         key = nodes, literal_length.bit_length()
         found = self._cache.get(key)
         if found is None:
-            deep, shallow = (
-                worst_case_cost(
-                    self._expression,
-                    DocumentSize(nodes, min(nodes, depth), nodes * BYTES_PER_NODE),
-                    literal_length=1 << key[1] if literal_length else 0,
-                )
-                for depth in (LIBXML2_MAX_DEPTH, SHALLOW_DEPTH)
-            )
+            length = 1 << key[1] if literal_length else 0
+
+            def cost_at(depth: int) -> float:
+                size = DocumentSize(nodes, min(nodes, depth), nodes * BYTES_PER_NODE)
+                return worst_case_cost(self._expression, size, length)
+
+            deep = cost_at(LIBXML2_MAX_DEPTH)
+            shallow = deep if deep <= CHEAP_VISITS else cost_at(SHALLOW_DEPTH)
             found = self._cache[key] = WorstCost(deep, shallow)
         return found
 
@@ -197,7 +202,7 @@ class _WorstCaseModel:
         if isinstance(path.start, tree.PathStart):
             fixed = path.start is not tree.PathStart.CONTEXT
             same = count.total if fixed else count.per_node
-            cost, nodes = count.total, _Sets(1.0, count.total, same)
+            cost, nodes = _PATH_COST * count.total, _Sets(1.0, count.total, same)
         else:
             cost, nodes = self._node_set_cost(path.start, count)
             fixed = False

@@ -137,7 +137,7 @@ FAMILIES, MEMBERS = 30, 33
 
 
 def test_families_of_one_account_end_before_those_of_another() -> None:
-    engine = Switch(KnownDtds(), clock=time.perf_counter)
+    engine = Switch(KnownDtds(), clock=time.perf_counter, processor_clock=time.thread_time)
     greedy = {
         engine.subscribe(ALL, parse_query(GREEDY[f % 3].format(m, f + 2)), "greedy")
         for f in range(FAMILIES)

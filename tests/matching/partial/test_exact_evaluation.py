@@ -105,3 +105,24 @@ def test_too_much_work_is_stopped_in_time(query: str) -> None:
 def test_nodes_without_a_tree_representation_are_not_evaluated(query: str) -> None:
     with pytest.raises(NotEvaluated):
         evaluate_query(query, flat(2))
+
+
+@pytest.mark.parametrize(
+    "operand",
+    [
+        "b{0}",
+        "@b{0}",
+        "starts-with(., 'q{0}')",
+        "position() = {0} + 6000",
+        "{0} + 1 = -{0}",
+        "concat(., '{0}') = 'q'",
+    ],
+)
+def test_operands_without_nodes_are_work(operand: str) -> None:
+    root = flat(1_000)
+    query = "//a[" + " or ".join(operand.format(number) for number in range(100)) + "]"
+    with pytest.raises(NotEvaluated, match="too many steps"):
+        evaluate_query(query, root, 20_000)
+    assert (
+        calls_of(lambda: pytest.raises(NotEvaluated, evaluate_query, query, root, 20_000)) < 600_000
+    )
