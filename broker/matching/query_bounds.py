@@ -70,8 +70,7 @@ class RunnableQuery:
 class QueryBounds:
     """Bounds of all queries on an event of any size: the node stops for an evaluation.
 
-    A query that takes longer than `max_run_time` seconds is evaluated again, to exclude a pause of
-    the machine.
+    A query ends that takes longer than `max_run_time` seconds of the processor.
     """
 
     def __init__(
@@ -81,8 +80,8 @@ class QueryBounds:
         max_run_time: float,
         processor_clock: Callable[[], float] | None = None,
     ) -> None:
-        """`processor_clock` returns the processor time of this thread, for evaluations that end at
-        a time; None: by `clock`."""
+        """`processor_clock` returns the processor time of this thread, without pauses of the
+        machine; None: `clock`."""
         self.max_worst_visits = float(limits.max_cost * _WORST_FACTOR)
         """Maximum worst-case cost for libxml2, in visited nodes."""
         self.clock = clock
@@ -155,17 +154,17 @@ class BoundedEvaluation:
         return self._document.count(b"<?") + self._document.count(b"<!--")
 
     def _evaluate_by_libxml2(self, query: Runnable) -> bool:
-        """Return True if a query matches. Raises `QueryTooExpensive` if it takes too long twice."""
-        self._bounds.evaluations += 1
-        clock, allowed_seconds = self._bounds.clock, self._bounds.max_run_time
+        """Return True if a query matches. Raises `QueryTooExpensive` if it takes too long."""
+        bounds = self._bounds
+        bounds.evaluations += 1
+        allowed_seconds = bounds.max_run_time
+        # Read second only if it took long, which may be a pause of the machine.
+        processor_started, started = bounds.processor_clock(), bounds.clock()
         try:
-            started = clock()
             matches = query.compiled.matches(self._event)
-            if clock() - started <= allowed_seconds:
+            if bounds.clock() - started <= allowed_seconds:
                 return matches
-            started = clock()
-            query.compiled.matches(self._event)
-            seconds = clock() - started
+            seconds = bounds.processor_clock() - processor_started
         except etree.LxmlError as error:
             raise QueryTooExpensive(f"libxml2 gave up on the query: {error}") from None
         if seconds > allowed_seconds:

@@ -52,7 +52,11 @@ def evaluate_template(
 ) -> EvaluationResult:
     """Evaluate a template as far as the shape decides it, within `work`; by default it is
     `MAX_VISITS`."""
-    return Evaluator(template, evaluation_input, work or WorkBudget(MAX_VISITS)).evaluate()
+    evaluator = Evaluator(template, evaluation_input, work or WorkBudget(MAX_VISITS))
+    try:
+        return evaluator.evaluate()
+    finally:
+        evaluator.release()
 
 
 class Evaluator(ValueEvaluator):
@@ -89,6 +93,11 @@ class Evaluator(ValueEvaluator):
                 found.append(self._unknown(reason))
         visits = self.work.spent + (sum(map(operand_count, found)) >> 1)
         return EvaluationResult(all_of(found), tuple(self.reasons), min(visits, self._max_work))
+
+    def release(self) -> None:
+        """End the reference cycles: only the garbage collector would end the event's tree."""
+        self._results.clear()
+        del self._walker
 
     def _evaluate_conjunct(self, expression: tree.Expression, context: Context) -> Formula:
         formula = self.evaluate_boolean(expression, context)
