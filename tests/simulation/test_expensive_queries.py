@@ -27,7 +27,8 @@ class Stopwatch:
         self.now = 0.0
         matcher = world.node.matcher
         assert isinstance(matcher, Switch)
-        matcher._evaluator._budget._bounds.clock = self
+        bounds = matcher._evaluator._budget._bounds
+        bounds.clock = bounds.processor_clock = self
         matcher._time_shares._clock = self
 
     def __call__(self) -> float:
