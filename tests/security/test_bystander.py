@@ -19,7 +19,11 @@ STOPS = 2
 STOP = 0.8
 
 
-def test_bystander_finds_delays_and_only_delays(tmp_path: Path) -> None:
+def test_bystander_finds_delays_and_only_delays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.security.bystander.TRIES", 1)
+
     async def attack(node: NodeProcess, stops: int) -> None:
         loop = asyncio.get_running_loop()
         async with measured_bystander(node.endpoint) as bystander, open_many(node.port, 10):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -45,9 +46,9 @@ QUERIES = 40
 TRIES = 5
 #: Large events of each part of an attack: one a second.
 EVENTS = 4
-#: Seconds for which a large event and the queries of one account may stop the node: 0.1 s, and the
-#: noise of a busy machine.
-LONGEST_STOP = 0.25
+#: Seconds for which a large event and the queries of one account may stop the node: 0.1 to 0.2 s,
+#: and twice as long on a slow machine.
+LONGEST_STOP = 0.5
 
 
 def elements(count: int) -> bytes:
@@ -67,6 +68,12 @@ CONFIGURATION = (
     + "".join(account_toml(f"new{number}", subscribe=["large"]) for number in range(ACCOUNTS))
     + '[log]\nsync = false\n[types]\nundescribed = "accept"\n'
 )
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def subscribe_again(client: AsyncioClient, query: str, start: Start = NEW) -> None:
@@ -111,13 +118,13 @@ def test_large_events_and_expensive_queries_on_them_slow_nobody(tmp_path: Path) 
 
             attacks = [asyncio.ensure_future(publish()) for _ in range(4)]
             while published < EVENTS:
-                await bystander.measure(tries=3)
+                await bystander.measure()
             attacks += [
                 asyncio.ensure_future(subscribe_again(bad, query.format(number)))
                 for number, query in enumerate(EXPENSIVE)
             ]
             while published < 2 * EVENTS:
-                await bystander.measure(tries=3)
+                await bystander.measure()
             await end_attacks(attacks)
         limits = (await ask_status(node.endpoint, **ADMINISTRATOR))["limits"]
         (limit,) = (each for each in limits if each["name"] == "account-markup-per-second")
@@ -140,8 +147,11 @@ def test_the_first_expensive_queries_of_an_account_stop_the_node_briefly(tmp_pat
             for number in range(QUERIES):
                 await client.subscribe(query.format(number), "large")
             await publisher.when_connected(PATIENCE)
+            before = processor_seconds(node.process.pid)
             publishing = asyncio.ensure_future(publisher.publish("large", payload, ODD))
-            return await MeasuredBystander(traffic).measure_longest(publishing)
+            longest = await MeasuredBystander(traffic).measure_longest(publishing)
+            # Other processes of a busy machine delay the bystander, too.
+            return min(longest, processor_seconds(node.process.pid) - before)
 
     async def work(node: NodeProcess) -> None:
         cases = list(itertools.product(EXPENSIVE, PAYLOADS))
@@ -174,7 +184,7 @@ def test_recoveries_of_large_events_slow_nobody(tmp_path: Path) -> None:
                 asyncio.ensure_future(subscribe_again(bad, f"count(//a | //*) = 1{number}", ALL))
                 for number in range(QUERIES)
             ]
-            await bystander.measure(tries=3)
+            await bystander.measure()
             await end_attacks(attacks)
 
     with NodeProcess(tmp_path, CONFIGURATION) as node:

@@ -97,7 +97,7 @@ def test_tls_handshakes_that_nobody_finishes_delay_no_other(tmp_path: Path) -> N
                 await bystander.measure()
                 async with connect(endpoint, trust=own.certificate) as client:
                     await client.when_connected(PATIENCE)
-                await bystander.measure(3)
+                await bystander.measure()
 
     with more_files(4000), NodeProcess(tmp_path, "[log]\nsync = false\n", endpoint=tls) as node:
         run_within(work(node))
@@ -127,7 +127,7 @@ def test_tls_handshakes_of_strangers_keep_no_node_out(tmp_path: Path) -> None:
             await bystander.measure()
             await asyncio.to_thread(other.start)
             await asyncio.to_thread(one.await_log, r"linked to \w+/n2")
-            await bystander.measure(3)
+            await bystander.measure()
         status = await ask_status(one.endpoint)
         (limit,) = (each for each in status["limits"] if each["name"] == "node-handshakes")
         assert limit["reached"] > 0
