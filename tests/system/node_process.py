@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -158,15 +159,18 @@ class NodeProcess:
     def await_log(self, pattern: str, after: int = 0, patience: float = PATIENCE) -> str:
         """Return the first line with `pattern`, from line `after` on.
 
-        Raises AssertionError after `patience` seconds without a new line.
+        Raises AssertionError after `patience` seconds without a new line, or four times as long
+        with others.
         """
         expression = re.compile(pattern)
+        ends = time.monotonic() + 4 * patience
         with self._changed:
             while True:
                 for line in self._lines[after:]:
                     if expression.search(line):
                         return line
-                if self._ended or not self._changed.wait(patience):
+                is_late = time.monotonic() > ends
+                if is_late or self._ended or not self._changed.wait(patience):
                     raise AssertionError(f"no line with {pattern!r} in\n{''.join(self._lines)}")
 
     def _read(self, process: Process) -> None:
