@@ -1,4 +1,4 @@
-"""Base64 in which each value has one text, so that nobody can write the same key in two ways."""
+"""Base64 with one text for each value: other texts of the same bytes are refused."""
 
 from __future__ import annotations
 

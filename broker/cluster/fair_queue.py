@@ -1,4 +1,4 @@
-"""A bounded queue of requests, in which the nodes that send them have their turns."""
+"""A bounded queue of requests that serves the sending nodes in turn."""
 
 from __future__ import annotations
 

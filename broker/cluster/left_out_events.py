@@ -1,4 +1,4 @@
-"""Events that another node had left out of a transport's ranges, and this node has believed it.
+"""Late events of a transport: an earlier range covered their places without them.
 
 Their places are passed: behind later events of their flow they would be out of order. From now on
 the log begins behind them, so a subscription that reads it recovers them from other logs. A live

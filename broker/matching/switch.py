@@ -41,7 +41,7 @@ from broker.matching.document_limits import DocumentLimits
 from broker.matching.engine.batch_match import match_batches
 from broker.matching.engine.binding import ShapeBatch
 from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries
-from broker.matching.engine.family_payment import FamilyPayment
+from broker.matching.engine.family_time_limit import FamilyTimeLimit
 from broker.matching.engine.filled_event import FillableTreeCache
 from broker.matching.engine.logged_event_selector import LoggedEventSelector
 from broker.matching.engine.lone_document import LoneDocumentMatcher
@@ -328,14 +328,14 @@ class Switch:
         view = self._registry.stream_patterns.view_for(header)
         if not self._registry.distinct_queries:
             return kind(header, view.unfiltered)
-        payment = self._evaluator.begin_event(examined, FREE_SECONDS_WITHOUT_INDEX)
-        found = self._match_by_shape(shape, document) or self._match_by_tree(examined, payment)
+        time_limit = self._evaluator.begin_event(examined, FREE_SECONDS_WITHOUT_INDEX)
+        found = self._match_by_shape(shape, document) or self._match_by_tree(examined, time_limit)
         members, candidates = found
         queries = self._evaluator.evaluate(candidates, examined, index, document)
         return kind(header, view.merge_subscriptions(view.subscriptions_of(members), queries))
 
-    def _match_by_tree(self, event: ParsedEvent, payment: FamilyPayment) -> _Candidates:
-        matcher = ParsedEventMatcher(event, payment)
+    def _match_by_tree(self, event: ParsedEvent, time_limit: FamilyTimeLimit) -> _Candidates:
+        matcher = ParsedEventMatcher(event, time_limit)
         matcher.match_families(*self._registry.structure_index.match_event(event))
         return matcher.matching, matcher.undecided
 

@@ -1,4 +1,4 @@
-"""TLS of accepted connections, whose handshakes leave the node time for other work.
+"""TLS for accepted connections, with handshakes in time slices.
 
 An answer to a ClientHello costs some 0.2 ms with a key on a curve, and up to 5 ms with a long RSA
 key. A stranger can ask for hundreds at once, before any other limit applies.

@@ -1,4 +1,4 @@
-"""Events that parents have left out of their ranges, and that come when their places are passed.
+"""Late events: parents had left them out of ranges that this router has already passed on.
 
 Behind a later event of its flow such an event would be out of order. So the node of this router
 reports it to its subscriptions, and each child gets it by a control message of its own.

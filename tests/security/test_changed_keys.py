@@ -74,7 +74,7 @@ def test_trusted_events_of_a_revoked_log_arrive_and_later_ones_are_a_gap(tmp_pat
             connect(other.endpoint, client_id="reader", state=tmp_path / "state") as reader,
         ):
             inbox = Inbox(await reader.subscribe("true()", STREAM, durable="d"))
-            await bystander.measure()
+            await bystander.measure(3)
             await inbox.wait_for_receipts(trusted)
             later = await publish(publisher, 3 * EVENTS, 4 * EVENTS)
             await inbox.wait_for_receipts(trusted + later)
@@ -113,7 +113,7 @@ def test_no_event_of_a_node_is_lost_while_its_key_is_rejected(tmp_path: Path) ->
                 await reader.when_connected(PATIENCE)
                 began = time.monotonic()
                 while time.monotonic() < began + REJECTED_SECONDS:
-                    await bystander.measure()
+                    await bystander.measure(3)
             key = (await ask_status(one.endpoint))["public_key"]
             await asyncio.to_thread(other.stop)
             await asyncio.to_thread(add_setting, other, f'public_keys = ["n1:{key}"]')

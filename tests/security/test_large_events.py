@@ -118,13 +118,13 @@ def test_large_events_and_expensive_queries_on_them_slow_nobody(tmp_path: Path) 
 
             attacks = [asyncio.ensure_future(publish()) for _ in range(4)]
             while published < EVENTS:
-                await bystander.measure()
+                await bystander.measure(3)
             attacks += [
                 asyncio.ensure_future(subscribe_again(bad, query.format(number)))
                 for number, query in enumerate(EXPENSIVE)
             ]
             while published < 2 * EVENTS:
-                await bystander.measure()
+                await bystander.measure(3)
             await end_attacks(attacks)
         limits = (await ask_status(node.endpoint, **ADMINISTRATOR))["limits"]
         (limit,) = (each for each in limits if each["name"] == "account-markup-per-second")
@@ -184,7 +184,7 @@ def test_recoveries_of_large_events_slow_nobody(tmp_path: Path) -> None:
                 asyncio.ensure_future(subscribe_again(bad, f"count(//a | //*) = 1{number}", ALL))
                 for number in range(QUERIES)
             ]
-            await bystander.measure()
+            await bystander.measure(3)
             await end_attacks(attacks)
 
     with NodeProcess(tmp_path, CONFIGURATION) as node:

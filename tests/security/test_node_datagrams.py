@@ -94,9 +94,9 @@ def test_datagrams_of_strangers_delay_no_event_and_end_no_link(tmp_path: Path) -
             before = memory_of(attacked)
             (link,) = (await ask_status(attacked.endpoint))["network"]["links"]
             stranger = await Stranger.start(ports[0])
-            await bystander.measure()
+            await bystander.measure(3)
             await inbox.wait_for_receipts(await publish(publisher, 10, 500))
-            await bystander.measure()
+            await bystander.measure(3)
             stranger.stop()
             assert memory_of(attacked) < before + MOST_GROWTH
             network = (await ask_status(attacked.endpoint))["network"]

@@ -89,12 +89,12 @@ def test_page_requests_of_a_member_without_end_keep_no_other_from_its_pages(
             receipts = await publish(publisher, 0, EVENTS)
             file.touch()
             await asyncio.to_thread(member.await_log, "a request is refused")
-            await bystander.measure()
+            await bystander.measure(3)
             replay = reader.replay("true()", STREAM)
             async with asyncio.timeout(PATIENCE):
                 found = [each.event_id async for each in replay]
             assert sorted(found) == sorted(ids_of(receipts)) and not replay.gaps
-            await bystander.measure()
+            await bystander.measure(3)
             file.unlink()
 
     with run_nodes(nodes, [(0, 1), (0, 2)]):

@@ -108,7 +108,7 @@ def test_recoveries_of_one_account_delay_neither_live_events_nor_those_of_anothe
                 for n in range(QUERIES)
                 for client in greedy
             ]
-            await bystander.measure()
+            await bystander.measure(tries=3)
             kept = Inbox(await modest.subscribe(UNDECIDED.format(0, "!="), "slow", start=ALL))
             await kept.wait_for_receipts(receipts)
             matched = (await ask_status(node.endpoint, **ADMINISTRATOR))["matcher"]["evaluations"]

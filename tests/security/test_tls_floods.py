@@ -94,10 +94,10 @@ def test_tls_handshakes_that_nobody_finishes_delay_no_other(tmp_path: Path) -> N
         endpoint = f"tls:localhost:{node.port}"
         async with measured_bystander(endpoint, trust=own.certificate) as bystander:
             async with flooded(node.port, send_hellos):
-                await bystander.measure()
+                await bystander.measure(3)
                 async with connect(endpoint, trust=own.certificate) as client:
                     await client.when_connected(PATIENCE)
-                await bystander.measure()
+                await bystander.measure(3)
 
     with more_files(4000), NodeProcess(tmp_path, "[log]\nsync = false\n", endpoint=tls) as node:
         run_within(work(node))
@@ -124,10 +124,10 @@ def test_tls_handshakes_of_strangers_keep_no_node_out(tmp_path: Path) -> None:
 
     async def work() -> None:
         async with measured_bystander(one.endpoint) as bystander, flooded(ports[0], send_hellos):
-            await bystander.measure()
+            await bystander.measure(3)
             await asyncio.to_thread(other.start)
             await asyncio.to_thread(one.await_log, r"linked to \w+/n2")
-            await bystander.measure()
+            await bystander.measure(3)
         status = await ask_status(one.endpoint)
         (limit,) = (each for each in status["limits"] if each["name"] == "node-handshakes")
         assert limit["reached"] > 0

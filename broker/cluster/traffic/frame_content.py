@@ -15,7 +15,7 @@ import zstandard
 
 from broker.errors import ProtocolError
 
-#: `ZSTD` is the encoding of the documents alone, in versions before 4.
+#: `ZSTD` is the encoding of the documents alone, in versions before 5.
 PLAIN, ZSTD, ZSTD_ALL, ZSTD_RECORDS = 0, 1, 2, 3
 #: Decompressed.
 MAX_BODY_BYTES: Final = 64 << 20

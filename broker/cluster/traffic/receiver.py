@@ -29,7 +29,7 @@ from broker.cluster.traffic.received_range import (
     RequestPage,
     StoreHistories,
 )
-from broker.cluster.traffic.unshown_places import UnshownPlaces
+from broker.cluster.traffic.unconfirmed_places import UnconfirmedPlaces
 from broker.event.flow import origin_of
 from broker.event.place import Mark
 from broker.log.history import MAX_EPOCH
@@ -66,7 +66,7 @@ class Receiver:
         self._histories = histories or KnownHistories()
         self._may_drop = may_drop
         self._claims = claims or Claims()
-        self._unshown = UnshownPlaces()
+        self._unconfirmed = UnconfirmedPlaces()
         self._cursors: dict[str, Mark] = {}
         """Ahead of the log: their events are being committed."""
         self._start_marks: dict[str, Mark] = {}
@@ -144,10 +144,10 @@ class Receiver:
     def receive_range(self, received: ReceivedRange, now: float) -> list[ReceiverEffect]:
         flow = received.frame.origin
         if received.is_carried and not received.is_in_order:
-            shown = self._unshown.limit(received, self.position_of(flow))
+            shown = self._unconfirmed.limit(received, self.position_of(flow))
             return [] if shown is None else self._receive_shown(shown, now)
         effects = self._receive_shown(received, now)
-        waiting = self._unshown.show(received, self.position_of(flow))
+        waiting = self._unconfirmed.show(received, self.position_of(flow))
         return effects if waiting is None else [*effects, *self.receive_range(waiting, now)]
 
     def _receive_shown(self, received: ReceivedRange, now: float) -> list[ReceiverEffect]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from broker.matching.engine.batch_match import match_batches
 from broker.matching.engine.binding import Binding, ShapeBatch, bind_family
 from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries, queries_of
-from broker.matching.engine.family_payment import FamilyPayment
+from broker.matching.engine.family_time_limit import FamilyTimeLimit
 from broker.matching.engine.index_conjunction import ConjunctionReader
 from broker.matching.engine.query_family import QueryFamily
 from broker.matching.engine.shape_bindings import ShapeBindings
@@ -29,9 +29,9 @@ MEMBERS_A_DOCUMENT = 2_500
 class ParsedEventMatcher:
     """Sorts the queries for one parsed event into matching and undecided ones."""
 
-    def __init__(self, event: ParsedEvent, payment: FamilyPayment) -> None:
+    def __init__(self, event: ParsedEvent, time_limit: FamilyTimeLimit) -> None:
         self._event = event
-        self._payment = payment
+        self._time_limit = time_limit
         self._members_left = MEMBERS_A_DOCUMENT
         self._reader = ConjunctionReader()
         self.matching: list[Member] = []
@@ -63,7 +63,7 @@ class ParsedEventMatcher:
         evaluation_input = self._input
         if evaluation_input is None:
             return False
-        found = self._payment.evaluate_family(
+        found = self._time_limit.evaluate_family(
             family, lambda work: bind_family(family, evaluation_input, self._reader, work)
         )
         if found is None:

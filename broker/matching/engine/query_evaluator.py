@@ -9,7 +9,7 @@ from broker.matching.budget import Budget
 from broker.matching.contract import Accepted, Verdict
 from broker.matching.engine.compiled_query_cache import CachedQuery, CompiledQueryCache
 from broker.matching.engine.distinct_query import DistinctQuery
-from broker.matching.engine.family_payment import FamilyPayment
+from broker.matching.engine.family_time_limit import FamilyTimeLimit
 from broker.matching.engine.subscription_registry import SubscriptionRegistry
 from broker.matching.xpath_evaluation import ParsedEvent
 
@@ -44,10 +44,10 @@ class QueryEvaluator:
     def begin_batch(self) -> None:
         self._suspended_at.clear()
 
-    def begin_event(self, event: ParsedEvent, free_seconds: float) -> FamilyPayment:
+    def begin_event(self, event: ParsedEvent, free_seconds: float) -> FamilyTimeLimit:
         """Start a client's time on an event, of which `free_seconds` are not charged."""
         self._budget.time_shares.begin_event(free_seconds)
-        return FamilyPayment(self._budget, self._patterns_for(event))
+        return FamilyTimeLimit(self._budget, self._patterns_for(event))
 
     def evaluate(
         self,

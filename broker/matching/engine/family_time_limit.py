@@ -1,4 +1,4 @@
-"""Payment for partial evaluations of families on one parsed event."""
+"""Time limit for evaluating families of queries on one event, charged to accounts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Found = TypeVar("_Found")
 MakeWork = Callable[[], WorkBudget]
 
 
-class FamilyPayment:
+class FamilyTimeLimit:
     """Limits the time of partial evaluations: the node stops meanwhile.
 
     After `FREE_FAMILY_SECONDS` an account pays that has a query in the family, and may read the

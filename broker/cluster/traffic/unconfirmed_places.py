@@ -1,4 +1,4 @@
-"""Ends of carried ranges behind their last event, until the origin has shown these places.
+"""Places at the end of a transport's range, without an event, until the origin confirms them.
 
 Another node can state an empty range to a transport, far ahead of the end of a log: then the events
 of these places would count as passed. So a range without an event shows no place. Its rest waits
@@ -14,7 +14,7 @@ from broker.cluster.traffic.received_range import ReceivedRange
 from broker.event.place import Mark
 
 
-class UnshownPlaces:
+class UnconfirmedPlaces:
     """One range of each flow; a later one replaces it, or is added to its end."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from broker.matching.budget import Budget
 from broker.matching.client_time_share import ClientTimeShares
 from broker.matching.contract import Accepted
 from broker.matching.document_limits import MAX_MARKUP
-from broker.matching.engine.family_payment import FREE_FAMILY_SECONDS, FamilyPayment
+from broker.matching.engine.family_time_limit import FREE_FAMILY_SECONDS, FamilyTimeLimit
 from broker.matching.engine.subscription_registry import SubscriptionRegistry
 from broker.matching.partial.work_budget import TooExpensive, WorkBudget
 from broker.matching.query.limits import QueryLimits
@@ -45,7 +45,7 @@ class Site:
         budget = Budget(QueryBounds(QueryLimits(), self.clock, RUN_TIME), self.shares)
         self.shares.begin_event(0.02)
         self._patterns = self._registry.stream_patterns
-        self._make_payment = lambda: FamilyPayment(
+        self._make_time_limit = lambda: FamilyTimeLimit(
             budget, self._patterns.get_view("here", 0).patterns
         )
 
@@ -57,7 +57,7 @@ class Site:
         return number
 
     def begin(self) -> None:
-        self.payment = self._make_payment()
+        self.time_limit = self._make_time_limit()
 
     def evaluate(self, number: int, units: int) -> tuple[bool, float]:
         """Evaluate the family of a query in so many units; return if it ended, and its seconds."""
@@ -75,7 +75,7 @@ class Site:
             return "decided"
 
         before = self.clock.now
-        found = self.payment.evaluate_family(query.families[0], spend)
+        found = self.time_limit.evaluate_family(query.families[0], spend)
         assert found in (None, "decided")
         return found is not None, self.clock.now - before
 
