@@ -19,7 +19,7 @@ from broker.event.place import Mark
 from broker.event.record import join_record
 from broker.order_certificates.signing_key import SigningKey
 from broker.signatures.batch_signer import BatchSigner
-from broker.signatures.leaf import PlacedEvent
+from tests.signatures.placed_event import PlacedEvent
 
 KEY = SigningKey.generate()
 PLAIN, DOCUMENT = b"\x99record", b"<d/>"

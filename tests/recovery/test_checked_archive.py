@@ -16,8 +16,8 @@ from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.checked_archive import with_checks
 from broker.signatures.batch_signer import BatchSigner
 from broker.signatures.event_check import find_forged
-from broker.signatures.leaf import PlacedEvent
 from tests.log.test_log_file import RECORD
+from tests.signatures.placed_event import PlacedEvent
 
 KEY = SigningKey.generate()
 ORIGIN = new_origin(1_700_000_000_000, KEY.public.raw)

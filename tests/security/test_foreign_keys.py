@@ -26,10 +26,10 @@ import os
 from broker.cluster.network import Network
 from broker.cluster.replicas.page_frame import make_page_frame
 from broker.cluster.traffic.frame_range import Range
+from broker.event.placeholder import digest_of
 from broker.event.record import join_record
 from broker.order_certificates.signing_key import SigningKey
 from broker.signatures.batch_signer import BatchSigner
-from broker.signatures.leaf import PlacedEvent
 from broker.streams.contract import CarriedEvent
 
 tick = Network.tick
@@ -44,7 +44,7 @@ def forge(network):
     plain, document = b"\\x99" + b"\\x01" * 9, b"<d/>"
     for _ in range({FRAMES}):
         origin = "9" + os.urandom(12).hex()[1:]
-        (proof,) = BatchSigner(key, origin).sign([PlacedEvent.of((1, 1), plain, document)])
+        (proof,) = BatchSigner(key, origin).sign([((1, 1), plain, digest_of(document))])
         event = CarriedEvent((1, 1), join_record(plain, proof=proof), document)
         span = Range(members["n1"].address, (0, 0), (1, 1))
         network.driver.send_frame(make_page_frame(origin, state.address, [span], [event]))

@@ -16,9 +16,10 @@ from broker.event.placeholder import make_placeholder, placeholder_code
 from broker.event.record import MAX_PROOF_BYTES, join_record
 from broker.order_certificates.signing_key import SigningKey
 from broker.signatures.batch_signer import BatchSigner
-from broker.signatures.leaf import HASH_BYTES, EventFields, PlacedEvent
+from broker.signatures.leaf import HASH_BYTES, EventFields
 from broker.signatures.proof import GROUP_LEAVES, MOST_LEAVES, VERSION, decode_proof, encode_proof
 from broker.signatures.verification import MOST_FOREIGN_KEYS, ProofChecker
+from tests.signatures.placed_event import PlacedEvent
 
 KEY, OTHER_KEY = SigningKey.generate(), SigningKey.generate()
 ORIGIN_NAME = new_origin(1_700_000_000_000, KEY.public.raw)

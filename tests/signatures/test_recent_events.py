@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.event.placeholder import make_placeholder
-from broker.signatures.leaf import PlacedEvent
 from broker.signatures.recent_events import MOST_RECENT, RecentEvents
+from tests.signatures.placed_event import PlacedEvent
 
 ORIGIN = "8" + 23 * "0"
 

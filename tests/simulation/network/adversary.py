@@ -24,11 +24,11 @@ from broker.event.record import proof_of, split_record, with_proof
 from broker.order_certificates.signing_key import SigningKey
 from broker.recovery.messages import PageFetched, pack_events, unpack_events
 from broker.signatures.batch_signer import BatchSigner
-from broker.signatures.leaf import PlacedEvent
 from broker.signatures.node_key import load_node_key
 from broker.streams.contract import CarriedEvent
 from broker.testing.simulated_network import NetworkWorld
 from broker.transport.message import Outcome
+from tests.signatures.placed_event import PlacedEvent
 
 FRAME = bytes([frames.KIND])
 #: Earlier messages that may be sent again.
