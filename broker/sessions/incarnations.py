@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from broker.errors import IncarnationAhead, IncarnationRefused
 from broker.limit_registry import LimitRegistry
@@ -52,6 +53,8 @@ class Incarnations:
         """The one that logged in longest ago is first."""
         self._is_loaded = False
         """Before, the log may have others."""
+        self._has_failed = False
+        """Then the log is asked for others."""
         self._ahead: dict[str, int] = {}
         self._limit = limit_registry.add(
             "client-incarnations",
@@ -63,9 +66,7 @@ class Incarnations:
     def start(self) -> None:
         """Load what is stored. Report incarnations that are too far ahead, as earlier versions
         accepted them."""
-        self._event_log.newest_incarnations().addCallbacks(
-            self._load, lambda failure: self.log.error("{error}", error=failure.value)
-        )
+        self._event_log.newest_incarnations().addCallbacks(self._load, self._fail_to_load)
 
     @property
     def _bound(self) -> int:
@@ -119,6 +120,9 @@ class Incarnations:
 
     def _forget_oldest(self) -> None:
         """Forget ClientIds beyond the bound that are not in use, the oldest first."""
+        while self._has_failed and len(self._newest) > self._most_clients():
+            # The log keeps it, since its order is not known.
+            self._newest.popitem(last=False)
         skipped = 0
         while self._is_loaded and len(self._newest) > self._most_clients():
             client_id = next(iter(self._newest))
@@ -141,6 +145,11 @@ class Incarnations:
             stored = self._event_log.newest_incarnation(client_id)
             newest = (0, b"") if stored is None else _NEWEST_STRUCT.unpack(stored)
         return newest
+
+    def _fail_to_load(self, failure: Failure) -> None:
+        self.log.error("incarnations can not be loaded: {error}", error=failure.value)
+        self._has_failed = True
+        self._forget_oldest()
 
     def _load(self, found: Sequence[tuple[str, bytes]]) -> None:
         stored = [(*_NEWEST_STRUCT.unpack(value), client) for client, value in found]

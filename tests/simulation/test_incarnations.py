@@ -6,9 +6,18 @@ import struct
 
 import attrs
 import pytest
+from twisted.internet.defer import Deferred, fail
 
 from broker.config.settings import Settings
-from broker.errors import Closed, IncarnationAhead, IncarnationRefused, SessionSuperseded, from_wire
+from broker.errors import (
+    Closed,
+    IncarnationAhead,
+    IncarnationRefused,
+    LogUnavailable,
+    SessionSuperseded,
+    from_wire,
+)
+from broker.log.event_log import EventLog
 from broker.sessions.incarnations import MAX_AHEAD
 from broker.testing.simulation import World
 from broker.wire import messages
@@ -134,3 +143,24 @@ def test_clients_beyond_the_bound_are_forgotten_unless_they_are_in_use(restarted
         refused = [name for name, error in found.items() if error is not None]
         assert refused == ["connected", "durable", "three"]
         assert {type(found[name]) for name in refused} == {IncarnationRefused}
+
+
+def test_clients_in_memory_are_bounded_when_the_log_can_not_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(log: EventLog) -> Deferred[object]:
+        return fail(LogUnavailable("the disk has an error"))
+
+    monkeypatch.setattr(EventLog, "newest_incarnations", refuse)
+    limits = attrs.evolve(Settings().limits, max_clients=2)
+    with World(1, settings=attrs.evolve(Settings(), limits=limits)) as world:
+        for name in ("one", "two", "three"):
+            RawSession(world, name, incarnation=50)
+        (limit,) = (
+            each
+            for each in world.node.limit_registry.snapshot()
+            if each["name"] == "client-incarnations"
+        )
+        assert limit["used"] == 2
+        # The log has the others.
+        assert isinstance(refusal_of(world, 40, client="one"), IncarnationRefused)
