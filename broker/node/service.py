@@ -41,6 +41,7 @@ from broker.private_files import PRIVATE_UMASK, use_umask
 from broker.sessions.tls_handshakes import PacedTlsReactor
 from broker.streams.link_sockets import open_on_reactor
 from broker.transport.pending_connections import PendingConnections
+from broker.transport.socket.paced_port import PacedReactor
 from broker.transport.socket.proxy_header import HeaderReactor, ProxyHeaderFactory
 from broker.transport.socket.tcp import TcpChannelFactory
 
@@ -190,7 +191,8 @@ class NodeService(Service):
             timeout = settings.limits.handshake_timeout
             return ProxyHeaderFactory(factory, networks, timeout, refused)
 
-        return PacedTlsReactor(HeaderReactor(self._reactor, wrap) if networks else self._reactor)
+        reactor = PacedReactor(self._reactor)
+        return PacedTlsReactor(HeaderReactor(reactor, wrap) if networks else reactor)
 
     def _verify_clients(self, reactor: Any) -> Any:
         """Return a reactor whose TLS listeners may verify clients' certificates."""

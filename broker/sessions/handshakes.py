@@ -31,7 +31,7 @@ from broker.errors import (
 from broker.identity.login_delays import MAX_DELAY, LoginDelays
 from broker.limit_registry import LimitRegistry
 from broker.rate_limited_log import RateLimitedLog
-from broker.sessions.time_slices import TimeSlices
+from broker.sessions.time_slices import LOGIN_PAUSE_SECONDS, LOGIN_SLICE_SECONDS, TimeSlices
 from broker.transport.clock import IClock
 from broker.transport.pending_connections import PendingConnections, address_group
 from broker.transport.socket import ISocketChannel, ISocketReceiver
@@ -42,8 +42,6 @@ from broker.wire.messages import MAGIC, Challenge, Hello, Refuse, Response
 
 #: Bound of the memory before the handshake.
 MAX_HANDSHAKE_BYTES: Final = 8192
-#: Seconds for logins in one turn of the reactor.
-SLICE_SECONDS: Final = 0.002
 
 
 @attrs.frozen
@@ -88,7 +86,10 @@ class ClientHandshakes:
         """Under way, by address and account."""
         self._packets: deque[tuple[Handshake, bytes]] = deque()
         """One of a connection at most."""
-        self._slices = TimeSlices(clock, self._process_packet, self._log_failure, SLICE_SECONDS)
+        self._slices = TimeSlices(
+            *(clock, self._process_packet, self._log_failure),
+            *(LOGIN_SLICE_SECONDS, LOGIN_PAUSE_SECONDS),
+        )
         self._audit = audit
         self._count_connected = count_connected
         self.pending: PendingConnections[Handshake] = PendingConnections()

@@ -13,6 +13,11 @@ from broker.transport.clock import IClock
 SLICE_SECONDS = 0.02
 #: The matcher stops within a slice.
 MAX_SLICE_SECONDS = 0.025
+#: For logins, and for TLS handshakes of a port.
+LOGIN_SLICE_SECONDS = 0.001
+#: Then others' events come first: those that wait are committed in another turn of the reactor, and
+#: sent in a third one. A thousand logins that take each second turn delay them threefold.
+LOGIN_PAUSE_SECONDS = 0.003
 #: For one call of the matcher; more would not cost less each.
 MAX_DOCUMENTS = 2_048
 
@@ -30,11 +35,14 @@ class TimeSlices:
         step: Callable[[], bool],
         on_failed: Callable[[Exception], object],
         slice_seconds: float | None = None,
+        pause_seconds: float = 0.0,
     ) -> None:
+        """`pause_seconds` is the least time between two slices."""
         self._clock = clock
         self._step = step
         self._on_failed = on_failed
         self._slice_seconds = SLICE_SECONDS if slice_seconds is None else slice_seconds
+        self._pause_seconds = pause_seconds
         self._is_running = False
         """Until the next slice; work that arrives meanwhile is appended."""
         self._started = 0.0
@@ -58,7 +66,7 @@ class TimeSlices:
         self._started = self._clock.seconds()
         while self._step():
             if self._clock.seconds() - self._started >= self._slice_seconds:
-                self._clock.callLater(0, self._run_later_slice)
+                self._clock.callLater(self._pause_seconds, self._run_later_slice)
                 return
         self._is_running = False
 

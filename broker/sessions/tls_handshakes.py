@@ -15,16 +15,14 @@ from twisted.logger import Logger
 from twisted.protocols.tls import BufferingTLSTransport, TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 
-from broker.sessions.time_slices import TimeSlices
+from broker.sessions.time_slices import LOGIN_PAUSE_SECONDS, LOGIN_SLICE_SECONDS, TimeSlices
 
-#: Seconds for handshakes of one port in one turn of the reactor.
-SLICE_SECONDS: Final = 0.002
 #: Bytes of a connection that wait for their turn; beyond them it is aborted.
 MAX_WAITING: Final = 1 << 16
 
 
 class PacedTlsFactory(TLSMemoryBIOFactory):
-    """TLS at the listening end. Handshakes take turns of `SLICE_SECONDS`, the first come first."""
+    """TLS at the listening end. Handshakes run in time slices, the first come first."""
 
     log = Logger()
 
@@ -34,7 +32,10 @@ class PacedTlsFactory(TLSMemoryBIOFactory):
         super().__init__(context_factory, False, wrapped_factory, clock)
         self.protocol = _PacedTls
         self._waiting: deque[_PacedTls] = deque()
-        self._slices = TimeSlices(clock, self._continue_next, self._log_failure, SLICE_SECONDS)
+        self._slices = TimeSlices(
+            *(clock, self._continue_next, self._log_failure),
+            *(LOGIN_SLICE_SECONDS, LOGIN_PAUSE_SECONDS),
+        )
 
     def continue_later(self, connection: _PacedTls) -> None:
         self._waiting.append(connection)

@@ -12,8 +12,6 @@ from tests.system.node_process import PATIENCE
 
 #: On Linux each address of 127.0.0.0/8 is local. Bystanders use 127.0.0.1.
 ATTACKER: Final = "127.0.0.66"
-#: The kernel delays connections beyond the backlog.
-BACKLOG: Final = "tcp:port={port}:interface=127.0.0.1:backlog=1024"
 _AT_ONCE: Final = 50
 
 

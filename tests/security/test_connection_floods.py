@@ -12,7 +12,7 @@ import pytest
 from broker.client.asyncio_face import connect
 from broker.errors import AuthenticationFailed, Overloaded, PeerSilent, TooManySessions
 from broker.identity import hash_secret
-from tests.security.attacker import ATTACKER, BACKLOG, more_files, open_many
+from tests.security.attacker import ATTACKER, more_files, open_many
 from tests.security.bystander import measured_bystander
 from tests.system.certificates import make_certificate
 from tests.system.node_process import PATIENCE, NodeProcess
@@ -36,7 +36,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
         f'[accounts.alice]\nsecret = "{secret}"\nclient_ids = ["alice", "alice-*"]\n{rights}'
         f'[accounts.bob]\nsecret = "{secret}"\n'
     )
-    with NodeProcess(tmp_path_factory.mktemp("flooded"), configuration, endpoint=BACKLOG) as one:
+    with NodeProcess(tmp_path_factory.mktemp("flooded"), configuration) as one:
         yield one
         assert "Traceback" not in one.log()
 
@@ -67,6 +67,7 @@ def test_silent_connections_of_an_address_shut_nobody_out(host: str, node: NodeP
 
 
 @pytest.mark.limit("connections before login", "node")
+@pytest.mark.limit("accepted connections", "port")
 def test_silent_connections_of_many_addresses_leave_room_for_earlier_clients(
     node: NodeProcess,
 ) -> None:
@@ -169,7 +170,6 @@ def count_files(node: NodeProcess) -> int:
 def test_node_without_free_descriptors_serves_its_clients_and_recovers(tmp_path: Path) -> None:
     files = 200
     prelude = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))"
-    backlog = "tcp:port={port}:interface=127.0.0.1:backlog=1024"
 
     async def work(node: NodeProcess) -> None:
         async with measured_bystander(node.endpoint) as bystander:
@@ -183,7 +183,7 @@ def test_node_without_free_descriptors_serves_its_clients_and_recovers(tmp_path:
 
     with (
         more_files(1000),
-        NodeProcess(tmp_path, "[log]\nsync = false\n", endpoint=backlog, prelude=prelude) as node,
+        NodeProcess(tmp_path, "[log]\nsync = false\n", prelude=prelude) as node,
     ):
         node.await_log("may open too few files")
         run_within(work(node))

@@ -15,7 +15,7 @@ from broker.transport.socket.proxy_header import MAX_WAITING
 from broker.wire import messages
 from broker.wire.messages import Welcome
 from tests.capability import need
-from tests.security.attacker import ATTACKER, BACKLOG, Connection, more_files, open_many
+from tests.security.attacker import ATTACKER, Connection, more_files, open_many
 from tests.security.bystander import measured_bystander
 from tests.system.certificates import make_certificate
 from tests.system.node_process import PATIENCE, NodeProcess
@@ -108,7 +108,7 @@ def test_connections_without_a_whole_header_shut_nobody_out(tmp_path: Path) -> N
         await Connection.await_closed(connections, count)
         assert sum(each.is_closed for each in connections) == count
 
-    with more_files(2 * MAX_WAITING), proxied_node(tmp_path, BACKLOG) as node:
+    with more_files(2 * MAX_WAITING), proxied_node(tmp_path) as node:
         run_within(work(node))
 
 

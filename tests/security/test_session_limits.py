@@ -38,7 +38,7 @@ from tests.security.account_settings import (
     account_toml,
     identity_of,
 )
-from tests.security.attacker import BACKLOG, Connection, open_many
+from tests.security.attacker import Connection, open_many
 from tests.security.bystander import measured_bystander
 from tests.system.node_process import NodeProcess
 from tests.system.raw_session import RawSession, frame, hello
@@ -74,7 +74,7 @@ events = {QUEUED}
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     folder = tmp_path_factory.mktemp("bounded")
-    with NodeProcess(folder, CONFIGURATION, endpoint=BACKLOG) as one:
+    with NodeProcess(folder, CONFIGURATION) as one:
         yield one
         assert "Traceback" not in one.log()
 

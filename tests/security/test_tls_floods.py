@@ -26,7 +26,6 @@ pytestmark = pytest.mark.system
 RSA_BITS = 4096
 CONNECTIONS = 300
 HOSTS = [f"127.0.{number}.66" for number in range(40)]
-BACKLOG = "interface=127.0.0.1:backlog=1024"
 
 
 def make_client_hello() -> bytes:
@@ -88,7 +87,7 @@ async def flooded(port: int, flood: Callable[[int, bytes], Any]) -> AsyncIterato
 @pytest.mark.limit("work on TLS handshakes", "port")
 def test_tls_handshakes_that_nobody_finishes_delay_no_other(tmp_path: Path) -> None:
     own = make_rsa_certificate(tmp_path)
-    tls = f"ssl:port={{port}}:{BACKLOG}:privateKey={own.key}:certKey={own.certificate}"
+    tls = f"ssl:port={{port}}:interface=127.0.0.1:privateKey={own.key}:certKey={own.certificate}"
 
     async def work(node: NodeProcess) -> None:
         endpoint = f"tls:localhost:{node.port}"
@@ -113,7 +112,7 @@ def test_tls_handshakes_of_strangers_keep_no_node_out(tmp_path: Path) -> None:
         return NodeProcess(
             tmp_path / name,
             "[log]\nsync = false\n[network]\n"
-            f'cluster = "alps"\nlisten = ["tcp:port={port}:{BACKLOG}"]\n'
+            f'cluster = "alps"\nlisten = ["tcp:port={port}:interface=127.0.0.1:backlog=1024"]\n'
             f'certificate = "{own.write_combined()}"\n'
             f'authority = "{authority.certificate}"\n{more}',
             name=name,

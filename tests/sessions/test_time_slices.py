@@ -308,6 +308,25 @@ def test_steps_run_until_the_slice_ends_and_then_in_the_next() -> None:
     assert left == 0
 
 
+def test_a_pause_separates_slices_and_does_not_delay_the_first() -> None:
+    clock = Clock()
+    steps: list[float] = []
+
+    def step() -> bool:
+        steps.append(clock.seconds())
+        clock.rightNow += SLICE_SECONDS
+        return len(steps) < 2
+
+    turns = TimeSlices(clock, step, lambda _: None, SLICE_SECONDS, 1.0)
+    turns.run_later()
+    clock.advance(0.0)
+    assert steps == [0.0]
+    clock.advance(0.5)
+    assert steps == [0.0]
+    clock.advance(0.5)
+    assert steps == [0.0, SLICE_SECONDS + 1.0]
+
+
 def test_no_step_runs_after_an_error() -> None:
     clock = Clock()
     failures: list[Exception] = []

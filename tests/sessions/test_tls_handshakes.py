@@ -76,7 +76,7 @@ def make_factory(folder: Path, clock: Clock) -> PacedTlsFactory:
 def test_handshakes_take_turns_and_later_data_does_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls_handshakes, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(tls_handshakes, "LOGIN_SLICE_SECONDS", 0.0)
     clock = TurnClock()
     factory = make_factory(tmp_path, clock)
     both = [Ends(factory) for _ in range(2)]
