@@ -91,7 +91,9 @@ class ClusterDriver:
         self.relay_ingest = relay_ingest
         self.ordered = OrderedRanges(relay_ingest)
         self.local_interest = LocalInterest(wall_clock)
-        self.claims = Claims(self.local_interest.unclaimed_upto)
+        self.claims = Claims(
+            self.local_interest.unclaimed_upto, lambda flow: self.ordered.orders(flow)
+        )
         self.state: NetworkState | None = None
         self.traffic: Traffic | None = None
         self._event_log = event_log

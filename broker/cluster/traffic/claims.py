@@ -30,6 +30,9 @@ CARRIER_GRACE_SECONDS = 5.0
 class Claims:
     unclaimed_upto: Callable[[str], Mark] = lambda _: (0, 0)
     """Returns the place in a flow up to which other nodes may not select by all interest."""
+    gets_all: Callable[[str], bool] = lambda _: False
+    """Returns whether this node gets all events of a flow, also those that their origin matched
+    before it had this node's interest."""
 
     def limit(self, received: ReceivedRange) -> ReceivedRange:
         """Return a range without the places of which it claims too much."""
@@ -44,7 +47,7 @@ class Claims:
 
     def is_unclaimed_after(self, flow: str, mark: Mark) -> bool:
         """Return whether a page behind a mark must have all events."""
-        return mark < self.unclaimed_upto(flow)
+        return mark < self.unclaimed_upto(flow) or self.gets_all(flow)
 
     def seconds_before(self, held: ReceivedRange) -> float:
         """Return the seconds in which what is missing before a range may still come by itself."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.cluster.traffic.claims import CARRIER_GRACE_SECONDS, FLOW_GRACE_SECONDS, Claims
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.missing_range import RETRY_SECONDS
@@ -17,9 +19,10 @@ FLOW = "0a/asdi.>"
 class Node:
     """A node at the place 1:5 of a flow."""
 
-    def __init__(self, unclaimed: Mark = (9, 0)) -> None:
+    def __init__(self, unclaimed: Mark = (9, 0), *, gets_all: bool = False) -> None:
         self.coverage: dict[str, Mark] = {FLOW: (1, 5)}
-        self.core = Receiver(self.coverage.get, claims=Claims(lambda _: unclaimed))
+        claims = Claims(lambda _: unclaimed, lambda _: gets_all)
+        self.core = Receiver(self.coverage.get, claims=claims)
 
     def receive(self, span: Range, now: float = 0.0, *, is_carried: bool = False) -> list[object]:
         received = ReceivedRange(span, frame([span], origin=FLOW), 0, is_carried=is_carried)
@@ -39,6 +42,16 @@ def test_an_end_of_the_network_is_no_claim_and_its_page_is_unfiltered() -> None:
     assert isinstance(request, RequestPage) and request.is_unfiltered and request.after == (1, 5)
     (appended,) = node.receive(span(5, 9, is_unfiltered=True), 6.0)
     assert isinstance(appended, AppendRange) and node.core.position_of(FLOW) == (1, 9)
+
+
+@pytest.mark.parametrize("gets_all", [False, True])
+def test_pages_of_a_flow_that_comes_whole_are_requested_unfiltered(gets_all: bool) -> None:
+    """A filtered page of events that its node matched before it had this node's interest would
+    claim that none is of interest: a site of a group would never get them."""
+    node = Node(unclaimed=(0, 0), gets_all=gets_all)
+    assert node.receive(span(7, 9)) == []
+    (request,) = node.core.handle_timeout(RETRY_SECONDS)
+    assert isinstance(request, RequestPage) and request.is_unfiltered == gets_all
 
 
 def test_the_transport_answers_before_a_page_is_requested() -> None:
