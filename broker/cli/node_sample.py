@@ -95,9 +95,8 @@ def lags_of(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 class WatchedNode:
     def __init__(self, access: NodeAccess, endpoint: str, timeout: float) -> None:
         """The node has `timeout` seconds to answer."""
-        self._access = attrs.evolve(access, endpoints=(endpoint,))
+        self._access = attrs.evolve(access, endpoints=(endpoint,), timeout=timeout)
         self._endpoint = endpoint
-        self._timeout = timeout
         self._client: Client | None = None
 
     async def take_sample(self) -> Sample:
@@ -119,12 +118,8 @@ class WatchedNode:
     async def _ask(self) -> Any:
         if self._client is None:
             self._client = self._access.make_client()
-        client = self._client
-        await client.when_connected(self._timeout)
-        try:
-            return await asyncio.wait_for(client.ask("status"), self._timeout)
-        except TimeoutError:
-            raise GaveUp(f"the node did not answer in {self._timeout:g} s") from None
+        await self._client.when_connected(self._access.timeout)
+        return await self._access.ask_with(self._client, "status")
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

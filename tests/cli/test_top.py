@@ -152,3 +152,13 @@ def test_every_session_is_closed() -> None:
     nodes = two_nodes()
     nodes.run("top", "--once", "--json")
     assert [node.closed for node in nodes.nodes.values()] == [1, 1]
+
+
+@pytest.mark.parametrize("answer", [7, ["x"], {"sessions": 7}, {"network": {"links": 7}}])
+def test_a_malformed_answer_is_one_line(answer: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top, "is_terminal", lambda: True)
+    nodes = SeveralNodes(a1=FakeNode(answers={"status": answer}))
+    result = nodes.run("top", "--once")
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert "the node's answer can not be read" in line
