@@ -1,4 +1,4 @@
-"""Time limit for evaluating families of queries on one event, charged to accounts."""
+"""Limit on the time for evaluating families of queries on one event, and its count by account."""
 
 from __future__ import annotations
 
