@@ -144,13 +144,13 @@ class Receiver:
     def receive_range(self, received: ReceivedRange, now: float) -> list[ReceiverEffect]:
         flow = received.frame.origin
         if received.is_carried and not received.is_in_order:
-            shown = self._unconfirmed.limit(received, self.position_of(flow))
-            return [] if shown is None else self._receive_shown(shown, now)
-        effects = self._receive_shown(received, now)
-        waiting = self._unconfirmed.show(received, self.position_of(flow))
+            confirmed = self._unconfirmed.limit(received, self.position_of(flow))
+            return [] if confirmed is None else self._receive_confirmed(confirmed, now)
+        effects = self._receive_confirmed(received, now)
+        waiting = self._unconfirmed.confirm(received, self.position_of(flow))
         return effects if waiting is None else [*effects, *self.receive_range(waiting, now)]
 
-    def _receive_shown(self, received: ReceivedRange, now: float) -> list[ReceiverEffect]:
+    def _receive_confirmed(self, received: ReceivedRange, now: float) -> list[ReceiverEffect]:
         origin, history = received.frame.origin, received.frame.history
         log = origin_of(origin)
         received = self._claims.limit(received)

@@ -1,4 +1,4 @@
-"""Places that only another transport states: they count when the origin has shown them."""
+"""Places that only another transport states: they count when the origin has confirmed them."""
 
 from __future__ import annotations
 
