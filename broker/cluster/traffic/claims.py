@@ -2,7 +2,8 @@
 
 A range claims that all events of this node's interest in it are there. Interest that only the
 transport of a stream has is unknown to other nodes: their ranges show the end of a flow, but claim
-nothing, and pages are requested unfiltered.
+nothing, and pages are requested unfiltered. So it is with flows of which this node gets all events:
+an origin may not have this node's interest yet.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ class Claims:
     unclaimed_upto: Callable[[str], Mark] = lambda _: (0, 0)
     """Returns the place in a flow up to which other nodes may not select by all interest."""
     gets_all: Callable[[str], bool] = lambda _: False
-    """Returns whether this node gets all events of a flow, also those that their origin matched
-    before it had this node's interest."""
+    """Returns whether this node gets all events of a flow, from the first one on."""
 
     def limit(self, received: ReceivedRange) -> ReceivedRange:
         """Return a range without the places of which it claims too much."""
-        span = received.range
+        span, flow = received.range, received.frame.origin
         is_complete = received.is_carried or received.is_copy or span.is_unfiltered
-        upto = min(self.unclaimed_upto(received.frame.origin), span.upto)
+        if self.gets_all(flow) and not received.frame.events_for(received.index):
+            upto = span.upto
+        else:
+            upto = min(self.unclaimed_upto(flow), span.upto)
         if is_complete or received.loss_reason or upto <= span.after:
             return received
         first = span.first_after or span.after

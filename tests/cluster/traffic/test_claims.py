@@ -45,13 +45,16 @@ def test_an_end_of_the_network_is_no_claim_and_its_page_is_unfiltered() -> None:
 
 
 @pytest.mark.parametrize("gets_all", [False, True])
-def test_pages_of_a_flow_that_comes_whole_are_requested_unfiltered(gets_all: bool) -> None:
-    """A filtered page of events that its node matched before it had this node's interest would
-    claim that none is of interest: a site of a group would never get them."""
+def test_an_empty_range_of_a_flow_that_comes_whole_claims_nothing(gets_all: bool) -> None:
+    """Its origin may not have this node's interest yet."""
     node = Node(unclaimed=(0, 0), gets_all=gets_all)
-    assert node.receive(span(7, 9)) == []
-    (request,) = node.core.handle_timeout(RETRY_SECONDS)
-    assert isinstance(request, RequestPage) and request.is_unfiltered == gets_all
+    effects = node.receive(span(5, 9))
+    if gets_all:
+        assert not effects
+        (request,) = node.core.handle_timeout(FLOW_GRACE_SECONDS)
+        assert isinstance(request, RequestPage) and request.is_unfiltered
+        effects = node.receive(span(5, 9, is_unfiltered=True), 1.0)
+    assert len(effects) == 1 and node.core.position_of(FLOW) == (1, 9)
 
 
 def test_the_transport_answers_before_a_page_is_requested() -> None:

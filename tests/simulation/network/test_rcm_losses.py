@@ -101,6 +101,28 @@ def test_a_site_is_connected_when_lost_messages_have_come(order: str, outage: fl
         check_transcripts(world, order, list(SITES), lost_commits=False)
 
 
+def test_lost_messages_come_from_an_origin_that_has_no_interest_of_the_site(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The origin's node selects frames and pages by the interest that it has: they would be empty,
+    and claim that no event is missing."""
+    with deterministic(3), NetworkWorld(3) as world:
+        network = make_group(world, "hybrid")
+        origin = world["n0"].network
+        assert origin is not None
+        interest = origin.driver.remote_interest
+        interest.clear()
+        monkeypatch.setattr(interest, "install", lambda *_: False)
+        publisher = network.publishers[0]
+        network.cut("n2")
+        for _ in range(100):
+            publisher.publish(CARRIED)
+            world.run(0.08)
+        assert network.state_of("n0")["lost_sends"] > 0
+        network.heal("n2")
+        network.settle(120.0)
+
+
 @pytest.mark.parametrize("holder", ["archive", "another site", "none"])
 def test_messages_that_their_origin_removed_come_from_others_or_are_missing(holder: str) -> None:
     with deterministic(3), NetworkWorld(3, archived=holder == "archive") as world:
