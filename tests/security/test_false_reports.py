@@ -9,9 +9,8 @@ import pytest
 
 from broker.client.asyncio_face import connect
 from broker.client.received import ReceivedEvent
-from examples.free_ports import free_port
+from tests.security.keyed_cluster import make_keyed_cluster
 from tests.system.network_nodes import run_nodes
-from tests.system.node_process import NodeProcess
 from tests.system.traffic import FLIGHT, ask_status, checked_bystander, flight, run_within
 
 pytestmark = pytest.mark.system
@@ -44,20 +43,7 @@ Network.tick = lie
 
 
 def test_false_reports_of_a_member_lose_no_event(tmp_path: Path) -> None:
-    ports = [free_port() for _ in range(3)]
-    key = tmp_path / "key"
-    key.write_text("a key of all the nodes")
-    nodes = [
-        NodeProcess(
-            tmp_path / f"n{number}",
-            f'[network]\ncluster = "alps"\nkey_file = "{key}"\n'
-            f'listen = ["tcp:port={port}:interface=127.0.0.1"]\n'
-            f"join = {[f'127.0.0.1:{other}' for other in ports if other != port]}\n",
-            name=f"n{number}",
-            prelude=_LIAR if number == 3 else "",
-        )
-        for number, port in enumerate(ports, 1)
-    ]
+    nodes = make_keyed_cluster(tmp_path, ("", "", _LIAR))
 
     async def work() -> None:
         async with (

@@ -10,10 +10,10 @@ from typing import Final
 import pytest
 
 from broker.cluster.signature_check import MOST_REJECTED, REJECTED_PER_SECOND
-from examples.free_ports import free_port
 from tests.security.bystander import measured_bystander
+from tests.security.keyed_cluster import make_keyed_cluster
 from tests.system.network_nodes import run_nodes
-from tests.system.node_process import PATIENCE, NodeProcess
+from tests.system.node_process import PATIENCE
 from tests.system.traffic import ask_status, run_within
 
 pytestmark = pytest.mark.system
@@ -77,20 +77,7 @@ Network.tick = report
 
 @pytest.mark.limit("hashes of keys for forged events of unknown logs", "neighbour")
 def test_forged_events_of_invented_logs_slow_nobody(tmp_path: Path) -> None:
-    ports = [free_port() for _ in range(2)]
-    key = tmp_path / "key"
-    key.write_text("a key of all the nodes")
-    nodes = [
-        NodeProcess(
-            tmp_path / f"n{number}",
-            f'[log]\nsync = false\n[network]\ncluster = "alps"\nkey_file = "{key}"\n'
-            f'verify = "always"\nlisten = ["tcp:port={port}:interface=127.0.0.1"]\n'
-            f"join = {[f'127.0.0.1:{other}' for other in ports if other != port]}\n",
-            name=f"n{number}",
-            prelude=prelude,
-        )
-        for number, (port, prelude) in enumerate(zip(ports, (_WATCHED, _FORGING), strict=True), 1)
-    ]
+    nodes = make_keyed_cluster(tmp_path, (_WATCHED, _FORGING), 'verify = "always"\n')
     attacked = nodes[0]
 
     async def work() -> None:

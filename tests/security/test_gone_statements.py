@@ -9,10 +9,10 @@ from typing import Final
 import pytest
 
 from broker.cluster.gone_origins import MOST_CHECKS, MOST_VOTES
-from examples.free_ports import free_port
 from tests.security.bystander import measured_bystander
+from tests.security.keyed_cluster import make_keyed_cluster
 from tests.system.network_nodes import run_nodes
-from tests.system.node_process import PATIENCE, NodeProcess
+from tests.system.node_process import PATIENCE
 from tests.system.traffic import ask_status, run_within
 
 pytestmark = pytest.mark.system
@@ -74,20 +74,7 @@ gone_origins.GoneOrigins._vote = vote
 @pytest.mark.limit("statements about gone origins", "node")
 @pytest.mark.limit("statements about gone origins", "node of the cluster")
 def test_votes_of_a_member_are_checked_slowly_and_few_are_stored(tmp_path: Path) -> None:
-    ports = [free_port() for _ in range(2)]
-    key = tmp_path / "key"
-    key.write_text("a key of all the nodes")
-    nodes = [
-        NodeProcess(
-            tmp_path / f"n{number}",
-            f'[log]\nsync = false\n[network]\ncluster = "alps"\nkey_file = "{key}"\n'
-            f'listen = ["tcp:port={port}:interface=127.0.0.1"]\n'
-            f"join = {[f'127.0.0.1:{other}' for other in ports if other != port]}\n",
-            name=f"n{number}",
-            prelude=prelude,
-        )
-        for number, (port, prelude) in enumerate(zip(ports, (_WATCHED, _VOTING), strict=True), 1)
-    ]
+    nodes = make_keyed_cluster(tmp_path, (_WATCHED, _VOTING))
     attacked = nodes[0]
 
     async def work() -> None:

@@ -9,11 +9,11 @@ from typing import Final
 import pytest
 
 from broker.client.asyncio_face import connect
-from examples.free_ports import free_port
 from tests.security.bystander import measured_bystander
+from tests.security.keyed_cluster import make_keyed_cluster
 from tests.system.archived_nodes import ids_of
 from tests.system.network_nodes import run_nodes
-from tests.system.node_process import PATIENCE, NodeProcess
+from tests.system.node_process import PATIENCE
 from tests.system.traffic import STREAM, publish, run_within
 
 pytestmark = pytest.mark.system
@@ -64,20 +64,8 @@ page_exchange.PageExchange.__init__ = start_flood
 def test_page_requests_of_a_member_without_end_keep_no_other_from_its_pages(
     tmp_path: Path,
 ) -> None:
-    file, key = tmp_path / "flood", tmp_path / "key"
-    key.write_text("a key of all the nodes")
-    ports = [free_port() for _ in range(3)]
-    nodes = [
-        NodeProcess(
-            tmp_path / f"n{number}",
-            f'[log]\nsync = false\n[network]\ncluster = "alps"\nkey_file = "{key}"\n'
-            f'listen = ["tcp:port={port}:interface=127.0.0.1"]\n'
-            f"join = {[f'127.0.0.1:{other}' for other in ports if other != port]}\n",
-            name=f"n{number}",
-            prelude=_FLOOD.format(file=str(file)) if number == 2 else "",
-        )
-        for number, port in enumerate(ports, 1)
-    ]
+    file = tmp_path / "flood"
+    nodes = make_keyed_cluster(tmp_path, ("", _FLOOD.format(file=str(file)), ""))
     attacked, member, other = nodes
 
     async def work() -> None:
