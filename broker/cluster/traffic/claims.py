@@ -37,12 +37,13 @@ class Claims:
     def limit(self, received: ReceivedRange) -> ReceivedRange:
         """Return a range without the places of which it claims too much."""
         span, flow = received.range, received.frame.origin
-        is_complete = received.is_carried or received.is_copy or span.is_unfiltered
+        if received.is_carried or received.is_copy or span.is_unfiltered or received.loss_reason:
+            return received
         if self.gets_all(flow) and not received.frame.events_for(received.index):
             upto = span.upto
         else:
             upto = min(self.unclaimed_upto(flow), span.upto)
-        if is_complete or received.loss_reason or upto <= span.after:
+        if upto <= span.after:
             return received
         first = span.first_after or span.after
         rest = Range(span.destination, upto, span.upto, first_after=first)
