@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
@@ -13,16 +13,30 @@ _T = TypeVar("_T")
 
 #: The thread blocks while this many items wait.
 MAX_WAITING: Final = 1000
+#: Bytes of the items that wait; one item may be larger.
+MAX_WAITING_BYTES: Final = 16 << 20
 _MAX_PORTION: Final = 100
 
 
 class ReaderThread(Generic[_T]):
     """Runs an iterator in a thread, since it may block; the loop takes its items."""
 
-    def __init__(self, items: Generator[_T, None, None], most: int = MAX_WAITING) -> None:
+    def __init__(
+        self,
+        items: Generator[_T, None, None],
+        most: int = MAX_WAITING,
+        *,
+        size_of: Callable[[_T], int] = lambda _: 0,
+        most_bytes: int = MAX_WAITING_BYTES,
+    ) -> None:
+        """The thread blocks while `most` items or `most_bytes` of them wait."""
         self._items = items
         self._loop = asyncio.get_running_loop()
-        self._free_slots = threading.Semaphore(most)
+        self._most = most
+        self._size_of = size_of
+        self._most_bytes = most_bytes
+        self._waiting = self._waiting_bytes = 0
+        self._space = threading.Condition()
         self._ready: deque[_T] = deque()
         self._wake = asyncio.Event()
         self._over = False
@@ -45,21 +59,23 @@ class ReaderThread(Generic[_T]):
             if portion or over:
                 break
             await self._wake.wait()
-        for _ in portion:
-            self._free_slots.release()
+        with self._space:
+            self._waiting -= len(portion)
+            self._waiting_bytes -= sum(map(self._size_of, portion))
+            self._space.notify()
         if not portion and self._error is not None:
             raise self._error
         return portion
 
     def cancel(self) -> None:
-        self._cancelled = True
-        self._free_slots.release()
+        with self._space:
+            self._cancelled = True
+            self._space.notify()
 
     def _read_items(self) -> None:
         try:
             for item in self._items:
-                self._free_slots.acquire()
-                if self._cancelled:
+                if not self._await_space(self._size_of(item)):
                     break
                 self._ready.append(item)
                 if len(self._ready) == 1:
@@ -70,6 +86,19 @@ class ReaderThread(Generic[_T]):
             self._items.close()
             self._over = True
             self._wake_loop()
+
+    def _await_space(self, size: int) -> bool:
+        """Return False if the reading was cancelled."""
+
+        def has_space() -> bool:
+            fits = not self._waiting or self._waiting_bytes + size <= self._most_bytes
+            return self._cancelled or (self._waiting < self._most and fits)
+
+        with self._space:
+            self._space.wait_for(has_space)
+            self._waiting += 1
+            self._waiting_bytes += size
+            return not self._cancelled
 
     def _wake_loop(self) -> None:
         # The loop may be closed.

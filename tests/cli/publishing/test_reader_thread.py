@@ -48,6 +48,31 @@ def test_the_thread_blocks_while_items_wait() -> None:
     assert asyncio.run(take()) == list(range(100))
 
 
+def test_the_thread_blocks_while_many_bytes_wait() -> None:
+    ahead: list[bytes] = []
+    full = threading.Event()
+
+    def watched() -> Generator[bytes, None, None]:
+        for size in (500, 400, 200, 2000, 1):
+            ahead.append(b"x" * size)
+            if size == 200:
+                full.set()
+            yield ahead[-1]
+
+    async def take() -> list[bytes]:
+        reading = ReaderThread(watched(), size_of=len, most_bytes=1000)
+        await asyncio.to_thread(full.wait, 10)
+        # An item that is larger than the bound waits alone.
+        assert len(ahead) == 3
+        taken: list[bytes] = []
+        while portion := await reading.next_items():
+            assert sum(map(len, portion)) <= 1000 or len(portion) == 1
+            taken += portion
+        return taken
+
+    assert asyncio.run(take()) == ahead
+
+
 def test_an_error_comes_after_the_last_item() -> None:
     def broken() -> Generator[int, None, None]:
         yield 1
