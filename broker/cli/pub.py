@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Generator, Iterable
 
 import click
 
 from broker.cli.failure import failure_of
 from broker.cli.node_access import NodeAccess, node_options
+from broker.cli.publishing.collection_splitter import Split
 from broker.cli.publishing.document_reader import Item, read_all
 from broker.cli.publishing.pace import AsFastAsPossible, OriginalPace, Pace, Rate, TimePath
 from broker.cli.publishing.preparation import Preparation, PublishOptions
@@ -19,6 +19,7 @@ from broker.cli.publishing.progress import show_progress
 from broker.cli.publishing.publication import Refusal
 from broker.cli.publishing.publish_run import PublishRun
 from broker.cli.publishing.reader_thread import ReaderThread
+from broker.cli.publishing.split_options import split_options
 from broker.cli.publishing.tally import Tally
 from broker.cli.standard_input import open_stdin
 from broker.cli.stop_signal import stop_on_signals
@@ -69,6 +70,7 @@ def _parse_time_path(_: click.Context, __: click.Parameter, value: str | None) -
     metavar="PATH",
     help="Path of a payload's time, for --pace.  [default: known for the shipped types]",
 )
+@split_options
 @click.option("--dry-run", is_flag=True, help="Read and check everything; send nothing.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first refusal.")
 @node_options
@@ -81,6 +83,8 @@ def command(
     rate: float | None,
     pace: float | None,
     time_from: TimePath | None,
+    split: Split | None,
+    namespaces: dict[str, str],
     dry_run: bool,
     fail_fast: bool,
 ) -> None:
@@ -103,7 +107,9 @@ def command(
         time_from=time_from,
     )
     tally = Tally(print_note)
-    items = read_all(sources, open_stdin, Preparation(options))
+    if namespaces and split is None:
+        raise click.UsageError("--namespace needs --split")
+    items = read_all(sources, open_stdin, Preparation(options), split)
     began = time.monotonic()
     if dry_run:
         _dry_run(items, tally, fail_fast)
@@ -118,7 +124,11 @@ def command(
 
 
 async def _publish(
-    access: NodeAccess, items: Any, tally: Tally, pace: Pace, fail_fast: bool
+    access: NodeAccess,
+    items: Generator[Item, None, None],
+    tally: Tally,
+    pace: Pace,
+    fail_fast: bool,
 ) -> int:
     with stop_on_signals() as stop:
         async with access.session(stop) as client:
@@ -126,7 +136,7 @@ async def _publish(
             publishing = PublishRun(
                 client, tally, pace, stop, timeout=access.timeout, fail_fast=fail_fast
             )
-            reading = ReaderThread(items)
+            reading = ReaderThread(items, size_of=_size_of)
             with show_progress(tally, client, enabled=sys.stderr.isatty()):
                 await publishing.run(reading)
             reading.cancel()
@@ -135,6 +145,10 @@ async def _publish(
         if publishing.error is not None:
             raise failure_of(publishing.error)
         return stop.exit_status or (1 if tally.refused or tally.unconfirmed else 0)
+
+
+def _size_of(item: Item) -> int:
+    return 0 if isinstance(item, Refusal) else len(item.payload or b"")
 
 
 def _dry_run(items: Iterable[Item], tally: Tally, fail_fast: bool) -> None:

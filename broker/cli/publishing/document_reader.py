@@ -6,6 +6,7 @@ import codecs
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import IO, Final
 
+from broker.cli.publishing.collection_splitter import CollectionSplitter, Split
 from broker.cli.publishing.document_splitter import MAX_DOCUMENT, DocumentSplitter
 from broker.cli.publishing.preparation import Preparation
 from broker.cli.publishing.publication import Publication, RawDocument, Refusal, SourceLocation
@@ -15,23 +16,38 @@ Item = Publication | Refusal
 
 
 def read_all(
-    arguments: tuple[str, ...], stdin: Callable[[], IO[bytes]], preparation: Preparation
+    arguments: tuple[str, ...],
+    stdin: Callable[[], IO[bytes]],
+    preparation: Preparation,
+    split: Split | None = None,
 ) -> Generator[Item, None, None]:
-    for source in open_sources(arguments, stdin):
+    return read_opened(open_sources(arguments, stdin), preparation, split)
+
+
+def read_opened(
+    sources: Iterable[OpenedSource | Refusal], preparation: Preparation, split: Split | None
+) -> Generator[Item, None, None]:
+    """With `split`, each document is a collection of events."""
+    for source in sources:
         if isinstance(source, Refusal):
             yield source
             continue
         last = SourceLocation(source.name, 1)
         try:
-            for item in _read_items(source, preparation):
+            for item in _read_items(source, preparation, split):
                 last = item.location
                 yield item
         except READ_ERRORS as error:
             yield Refusal(last, f"reading stopped after this: {describe_error(error)}")
 
 
-def _read_items(source: OpenedSource, preparation: Preparation) -> Iterator[Item]:
+def _read_items(
+    source: OpenedSource, preparation: Preparation, split: Split | None
+) -> Iterator[Item]:
     if source.form == "json":
+        if split is not None:
+            yield Refusal(SourceLocation(source.name, 1), "--split cuts XML, and this is JSON")
+            return
         for line in json_lines(source.read_portions(), source.name):
             item = preparation.prepare_json(line)
             if item is not None:
@@ -39,6 +55,10 @@ def _read_items(source: OpenedSource, preparation: Preparation) -> Iterator[Item
         return
     transcoded = source.form == "utf-16"
     portions = _decode_utf_16(source) if transcoded else source.read_portions()
+    if split is not None:
+        for raw in split_collections(portions, source.name, split, transcoded=transcoded):
+            yield preparation.prepare_xml(raw)
+        return
     for raw in split_documents(portions, source.name):
         yield preparation.prepare_xml(raw, transcoded=transcoded)
 
@@ -47,6 +67,17 @@ def split_documents(portions: Iterable[bytes], name: str) -> Iterator[RawDocumen
     splitter = DocumentSplitter(name)
     for portion in portions:
         yield from splitter.feed(portion)
+    yield from splitter.close()
+
+
+def split_collections(
+    portions: Iterable[bytes], name: str, split: Split, *, transcoded: bool = False
+) -> Iterator[RawDocument]:
+    splitter = CollectionSplitter(name, split, transcoded=transcoded)
+    for portion in portions:
+        yield from splitter.feed(portion)
+        if splitter.is_over:
+            return
     yield from splitter.close()
 
 

@@ -57,7 +57,7 @@ class Preparation:
         payload = make_payload(raw.data, transcoded=transcoded)
         if payload.root.tag == f"{{{NAMESPACE}}}Event":
             return self._prepare_event(raw, payload.root, transcoded)
-        return self._make_publication(raw.location, payload, {})
+        return self._make_publication(raw.location, payload, dict(raw.fields))
 
     def _prepare_event(
         self, raw: RawDocument, root: etree._Element, transcoded: bool

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import attrs
 
 from broker.event.envelope import EventLinkage, EventType
@@ -27,6 +30,8 @@ class RawDocument:
     data: bytes = attrs.field(repr=False)
     problem: str = ""
     """Reason why it can not be published, or empty."""
+    fields: Mapping[str, Any] = attrs.field(factory=dict)
+    """Values for the envelope, by their names in lines of JSON."""
 
 
 @attrs.frozen
