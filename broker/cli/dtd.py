@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 from broker.cli.dtd_check import CheckCounts, check_events, load_dtd_file
+from broker.cli.dtd_infer import infer
+from broker.cli.dtd_options import type_options
 from broker.cli.dtd_report import report_lines
 from broker.cli.failure import Failure
 from broker.cli.node_access import NodeAccess, node_options
@@ -22,7 +24,10 @@ _local = click.option("--local", is_flag=True, help="Use the shipped catalogue; 
 
 @click.group(no_args_is_help=True)
 def command() -> None:
-    """List and show the DTDs of event types; check and register one of your own."""
+    """List and show the DTDs of event types; infer, check and register one of your own."""
+
+
+command.add_command(infer)
 
 
 @command.command("list")
@@ -60,19 +65,12 @@ def show(access: NodeAccess, type_: str, version: str, local: bool) -> None:
 
 
 _file = click.argument("file", type=click.Path(path_type=Path), metavar="FILE.dtd")
-_type = click.option(
-    "--type",
-    "type_",
-    nargs=2,
-    metavar="NAME VERSION",
-    help="The event type.  [default: from the file's name, such as flight-1.1.dtd]",
-)
 
 
 @command.command()
 @_file
 @click.argument("events", nargs=-1, metavar="[EVENT.xml]...")
-@_type
+@type_options()
 @click.option(
     "--against",
     metavar="VERSION",
@@ -83,7 +81,8 @@ def check(
     access: NodeAccess,
     file: Path,
     events: tuple[str, ...],
-    type_: tuple[str, str] | None,
+    type_: str | None,
+    version: str | None,
     against: str | None,
 ) -> None:
     """Load a DTD as a node would, and validate events against it.
@@ -92,7 +91,7 @@ def check(
     looked up in the shipped catalogue, then in that of the file's folder. No node is asked without
     --against.
     """
-    dtd = load_dtd_file(file, DtdReference(*type_) if type_ else None)
+    dtd = load_dtd_file(file, type_, version)
     counts = CheckCounts()
     for problem in check_events(dtd, events, counts):
         echo(problem, err=True)
@@ -108,7 +107,7 @@ def check(
 
 @command.command()
 @_file
-@_type
+@type_options()
 @click.option(
     "--against",
     metavar="VERSION",
@@ -116,13 +115,15 @@ def check(
     help="The version to compare with.  [default: the newest older version at the node]",
 )
 @node_options
-def add(access: NodeAccess, file: Path, type_: tuple[str, str] | None, against: str) -> None:
+def add(
+    access: NodeAccess, file: Path, type_: str | None, version: str | None, against: str
+) -> None:
     """Register a DTD at the node, and through it in the network, before the first event.
 
     Prints the changes against an older version and the affected subscriptions; their clients are
     notified. The account needs the right to register the type.
     """
-    dtd = load_dtd_file(file, DtdReference(*type_) if type_ else None)
+    dtd = load_dtd_file(file, type_, version)
     report = _ask_about_dtd(access, "dtd-add", dtd, against)
     for line in report_lines(report):
         echo(line)

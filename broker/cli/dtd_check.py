@@ -37,8 +37,8 @@ class CheckCounts:
     valid: int = 0
 
 
-def load_dtd_file(file: Path, reference: DtdReference | None) -> Dtd:
-    """Raises `Failure` with file and line."""
+def load_dtd_file(file: Path, type_name: str | None, version: str | None) -> Dtd:
+    """The file's name gives what is None. Raises `Failure` with file and line."""
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -52,20 +52,23 @@ def load_dtd_file(file: Path, reference: DtdReference | None) -> Dtd:
         return next((module for module in found if module is not None), None)
 
     try:
-        return Dtd.load(reference or _reference_from_name(file), text, resolve)
+        return Dtd.load(_make_reference(file, type_name, version), text, resolve)
     except BadDtd as error:
         raise Failure(f"{file}:{max(error.line, 1)}: {error.text}") from None
 
 
-def _reference_from_name(file: Path) -> DtdReference:
+def _make_reference(file: Path, type_name: str | None, version: str | None) -> DtdReference:
+    if type_name is not None and version is not None:
+        return DtdReference(type_name, version)
     named = _FILE_NAME.fullmatch(file.stem)
     if named is not None:
         try:
-            return DtdReference(named[1], named[2])
+            return DtdReference(type_name or named[1], version or named[2])
         except BadName:
             pass
     raise Failure(
-        f"{file.name} does not name a type, as flight-1.1.dtd does: give --type NAME VERSION"
+        f"{file.name} does not name a type, as flight-1.1.dtd does: give --type NAME and "
+        "--version VERSION"
     )
 
 

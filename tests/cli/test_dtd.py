@@ -140,8 +140,9 @@ def test_a_type_must_be_named_by_the_file_or_the_user(tmp_path: Path) -> None:
     file.write_text(OWN)
     result = run(FakeNode(), "dtd", "check", str(file))
     assert result.exit_code == 1
-    assert "give --type NAME VERSION" in result.stderr
-    assert run(FakeNode(), "dtd", "check", str(file), "--type", "alert", "2.0").exit_code == 0
+    assert "give --type NAME and --version VERSION" in result.stderr
+    named = ("--type", "alert", "--version", "2.0")
+    assert run(FakeNode(), "dtd", "check", str(file), *named).exit_code == 0
 
 
 def test_a_missing_dtd_is_one_line(tmp_path: Path) -> None:
@@ -179,7 +180,7 @@ def test_a_dtd_is_registered_with_a_report(own: Path) -> None:
 
 def test_a_known_dtd_is_reported_as_registered_already(own: Path) -> None:
     node = FakeNode(answers={"dtd-add": {"against": "", "registered": False}})
-    result = run(node, "dtd", "add", str(own), "--type", "warning", "3")
+    result = run(node, "dtd", "add", str(own), "--type", "warning", "--version", "3")
     assert result.exit_code == 0, result.output
     assert result.stdout == "the node has no older version to compare with\n"
     assert "warning 3 was registered already" in result.stderr
@@ -218,8 +219,8 @@ def test_a_bad_file_is_not_sent_to_the_node(tmp_path: Path, own: Path) -> None:
         (bad,),
         (unnamed,),
         (tmp_path / "not-there-1.0.dtd",),
-        (own, "--type", "alert", "one"),
-        (own, "--type", "al ert", "1.0"),
+        (own, "--version", "one"),
+        (own, "--type", "al ert", "--version", "1.0"),
     ):
         for command in (("add",), ("check", "--against", "1.1")):
             result = run(node, "dtd", *command, str(file), *map(str, more))

@@ -54,13 +54,22 @@ def _read_items(
                 yield item
         return
     transcoded = source.form == "utf-16"
-    portions = _decode_utf_16(source) if transcoded else source.read_portions()
     if split is not None:
+        portions = _read_portions(source)
         for raw in split_collections(portions, source.name, split, transcoded=transcoded):
             yield preparation.prepare_xml(raw)
         return
-    for raw in split_documents(portions, source.name):
+    for raw in read_xml(source):
         yield preparation.prepare_xml(raw, transcoded=transcoded)
+
+
+def read_xml(source: OpenedSource) -> Iterator[RawDocument]:
+    """Yield the documents; those of UTF-16 are in UTF-8, whatever they declare."""
+    yield from split_documents(_read_portions(source), source.name)
+
+
+def _read_portions(source: OpenedSource) -> Iterator[bytes]:
+    return _decode_utf_16(source) if source.form == "utf-16" else source.read_portions()
 
 
 def split_documents(portions: Iterable[bytes], name: str) -> Iterator[RawDocument]:

@@ -1,0 +1,1 @@
+"""DTDs derived from sample documents, or from an XML Schema."""
