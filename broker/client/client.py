@@ -196,10 +196,10 @@ class Client(ClientDriver):
     ) -> Awaitable[Subscription]:
         """Resolve when the node has accepted the query and events flow.
 
-        `start` defaults to `NEW`, for a durable subscription to `STORED`. It ends at the position
-        `until`, or before events that reached their origin at `until_time` (ms since 1970). Earlier
-        events are replayed at `pace` times their arrival pace, at most `rate` a second; 0 is
-        unlimited.
+        `namespaces` maps prefixes to URIs; "" stands for element names without prefix. `start`
+        defaults to `NEW`, for a durable one to `STORED`. It ends at the position `until`, or before
+        events that reached their origin at `until_time` (ms since 1970). Earlier events are
+        replayed at `pace` times their arrival pace, at most `rate` a second; 0 is unlimited.
 
         `queue` names the rule while this client takes events too slowly: `drop-oldest` (the
         default), `drop-newest`, `coalesce` (by stream), `coalesce:/flight/@id`, `block` (the

@@ -28,6 +28,9 @@ from broker.event.place import Mark, Place
 from broker.event.record import split_record
 from broker.event.stream import StreamPattern
 from broker.log.logged_event import header_from_fields
+from broker.matching.query.limits import NO_LIMITS
+from broker.matching.query.namespaces import DEFAULT
+from broker.matching.query.query import parse_query
 from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch, ITransportPlugin
 from broker.streams.leaf_contract import ILeaf, ILeafPlugin, LeafContext, LeafRequest
 from broker.streams.ticket import (
@@ -119,7 +122,12 @@ def join_mesh(
 ) -> MeshMembership:
     """Let a mesh bring the events of a subscription. Raises `BrokerError`."""
     pattern = StreamPattern.parse(subscription.streams)
-    interest = CarriedInterest(pattern, subscription.query, dict(namespaces))
+    text = subscription.query
+    if DEFAULT in namespaces:
+        # Routers of earlier versions have no default namespace.
+        query = parse_query(text, namespaces, NO_LIMITS)
+        text, namespaces = query.text, dict(query.namespaces)
+    interest = CarriedInterest(pattern, text, dict(namespaces))
     return MeshMembership(client, loop, settings, subscription.number, interest, ticket, parents)
 
 

@@ -9,7 +9,9 @@ from lxml import etree
 from broker.errors import BadQuery, BrokerError
 from broker.event.payload import find_payload_element
 from broker.event.reader import make_parser, parse_document
-from broker.matching.query.query import Query
+from broker.matching.query.limits import NO_LIMITS
+from broker.matching.query.namespaces import DEFAULT
+from broker.matching.query.query import Query, parse_query
 from broker.matching.query.tree import Axis, Path, PathStart
 from broker.matching.separate_names import call_separately
 
@@ -19,6 +21,9 @@ def compile_key(text: str, namespaces: Mapping[str, str]) -> Callable[[bytes], s
 
     Both raise `BadQuery`. DTD defaults and variables are not available.
     """
+    if DEFAULT in namespaces:
+        query = parse_query(text, namespaces, NO_LIMITS)
+        text, namespaces = query.text, dict(query.namespaces)
     try:
         xpath = etree.XPath(
             f"string({text})", namespaces=dict(namespaces), regexp=False, smart_strings=False

@@ -189,7 +189,7 @@ class TypeAnswers:
                     {
                         "client": each.client,
                         "name": each.name,
-                        "query": each.query.text[:400],
+                        "query": each.query.written[:400],
                         "effect": effect.effect.value,
                         "reason": effect.reason[:400],
                         "paths": list(effect.paths[:20]),

@@ -94,7 +94,7 @@ class RecoveryInspection:
             previous_address="" if durable is None else durable.previous_address,
         )
         return {
-            "query": query.text,
+            "query": query.written,
             "streams": pattern.text,
             "namespaces": namespaces,
             "durable": name,

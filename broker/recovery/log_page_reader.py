@@ -148,10 +148,7 @@ class LogPageReader:
         complete = dict.fromkeys((self._log.origin, *flows.own), _BEFORE_FIRST)
         durable = self._durables.get(request.client_id, request.name)
         if durable is not None and durable.active_from is not None:
-            same = (durable.pattern, durable.query) == (request.pattern.text, request.query.text)
-            if same and request.query.namespaces == _used_namespaces(
-                request.query, durable.namespaces
-            ):
+            if durable.pattern == request.pattern.text and durable.has_query(request.query):
                 complete = {**flows.complete_marks(durable.active_from.marks), **complete}
         since = _max_marks(self._log.begins_after, self._marks_after_loss(request, {}))
         return {
@@ -378,10 +375,6 @@ def _max_marks(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str, 
 
 def _offset(mark: Mark) -> int:
     return mark[1]
-
-
-def _used_namespaces(query: Query, namespaces: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((prefix, namespaces.get(prefix, "")) for prefix, _ in query.namespaces)
 
 
 def _is_requested(

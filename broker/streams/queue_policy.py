@@ -174,7 +174,8 @@ def parse_queue_policy(
         if not colon:
             return Coalesce()
         try:
-            return Coalesce(path, check_key_path(parse(path, namespaces or {})))
+            key = parse(path, namespaces or {})
+            return Coalesce(key.text, check_key_path(key))
         except BadQuery as error:
             raise BadQueuePolicy(f"the key of {text[:80]!r}: {error.text}") from None
     known = _WITHOUT_KEY.get(text)

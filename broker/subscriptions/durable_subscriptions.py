@@ -12,6 +12,9 @@ from broker.delivery.lag import LagSnapshot
 from broker.event.place import Mark, Position
 from broker.identity import Identity
 from broker.log.event_log import EventLog
+from broker.matching.query.limits import NO_LIMITS
+from broker.matching.query.namespaces import DEFAULT
+from broker.matching.query.query import Query, parse_query
 from broker.subscriptions.client_owner import NO_OWNER, OWNER_NAME, AccountName, ClientOwner
 
 
@@ -54,6 +57,14 @@ class DurableSubscription:
         return cls(
             pattern, query, namespaces, Position.from_wire(position), used, active_position, *rest
         )
+
+    def has_query(self, query: Query) -> bool:
+        """True if the stored query, as any node parses it, is this one."""
+        if DEFAULT in self.namespaces:
+            # Another node requests it with a prefix for each name.
+            return parse_query(self.query, self.namespaces, NO_LIMITS) == query
+        used = tuple((prefix, self.namespaces.get(prefix, "")) for prefix, _ in query.namespaces)
+        return (self.query, used) == (query.text, query.namespaces)
 
     @property
     def complete_after(self) -> Mapping[str, Mark]:

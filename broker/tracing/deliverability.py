@@ -251,7 +251,7 @@ def _build_row(
     finding = None if event is None or event.finding is None else attrs.asdict(event.finding)
     return {
         "pattern": pattern.text,
-        "query": query.text,
+        "query": query.written,
         "matches": None if event is None else event.matches,
         **attrs.asdict(fate or DeliveryFate("")),
         "finding": finding,

@@ -149,7 +149,7 @@ def test_a_terminal_gets_the_plan_as_text() -> None:
         (("--rate", "1.5"), "'1.5' is not a valid integer"),
         (("--durable", "d"), "--durable needs --client-id or --account"),
         (("--durable", "d", "--client-id", "me", "--last", "1"), "--durable sets the start"),
-        (("--namespace", "v"), "is not PREFIX=URI"),
+        (("--namespace", "v"), "is neither PREFIX=URI nor"),
     ],
 )
 def test_invalid_options_are_reported_before_a_node_is_asked(

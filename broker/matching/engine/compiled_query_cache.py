@@ -7,21 +7,13 @@ from collections import OrderedDict
 import attrs
 
 from broker.matching.engine.distinct_query import DistinctQuery
-from broker.matching.query.limits import QueryLimits
+from broker.matching.query.limits import NO_LIMITS
 from broker.matching.query.query import Query, parse_query
 from broker.matching.query.worst_case import WorstCost
 from broker.matching.xpath_evaluation import CompiledXPath
 
 #: Each takes about 4 kB.
 MAX_COMPILED = 16_384
-#: For queries that were accepted under the node's limits, which may exceed the defaults.
-NO_LIMITS = QueryLimits(
-    max_length=1 << 30,
-    max_nesting=1 << 10,
-    max_steps=1 << 30,
-    max_operators=1 << 30,
-    max_cost=1 << 62,
-)
 
 
 @attrs.define(eq=False)

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
-from broker.matching.explain.probe import Probe
+from broker.matching.explain.access_method import truncate
+from broker.matching.explain.probe import Probe, ProbeLimitExceeded
 from broker.matching.explain.xpath_writer import NO_POSITION, XPathWriter
 from broker.matching.query import tree
-from broker.matching.query.tree import PathStart
+from broker.matching.query.namespace_advice import advise_binding
+from broker.matching.query.namespaces import PREDEFINED_PREFIXES
+from broker.matching.query.tree import Axis, NameTest, PathStart
 from broker.matching.query.value_type import is_positional
 from broker.matching.shape.tree import Node
 
@@ -91,9 +94,35 @@ class EmptyPathAnalysis:
         text = (
             f"{owner} has no {self._write_beginning(_with_predicates(path, place, ()), place + 1)}"
         )
+        advice = self._advise_namespace(path.steps[place])
+        if advice:
+            return f"{text}; {advice}"
         while place and tree.is_any_descendant(path.steps[place - 1]):
             place -= 1
         return f"{text}, though it has {self._write_beginning(path, place)}" if place else text
+
+    def _advise_namespace(self, step: tree.Step) -> str:
+        """Return advice if the payload has elements of that name in other namespaces only."""
+        test = step.test
+        if (
+            not isinstance(test, NameTest)
+            or test.local is None
+            or step.axis in (Axis.ATTRIBUTE, Axis.NAMESPACE)
+        ):
+            return ""
+        try:
+            uris = self._probe.find_namespaces(test.local)
+        except ProbeLimitExceeded:
+            return ""
+        bindings = self._probe.namespaces
+        wanted = "" if test.prefix is None else {**bindings, **PREDEFINED_PREFIXES}[test.prefix]
+        if not uris or wanted in uris:
+            return ""
+        uri = min(uris)
+        if not uri:
+            return f"it has {test.local!r} in no namespace"
+        advice = advise_binding(test.local, uri, bindings)
+        return f"it has {test.local!r} in the namespace {truncate(uri)}: {advice}"
 
     def _at_predicate(
         self,

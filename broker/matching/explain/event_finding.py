@@ -37,7 +37,7 @@ _NOT_EXAMINED: Final = "not examined: it would take too long"
 
 class EventFindings:
     def __init__(self, text: str, probe: Probe) -> None:
-        self._writer = XPathWriter(text)
+        self._writer = XPathWriter(text, as_written=True)
         self._probe = probe
         self._empty_paths = EmptyPathAnalysis(probe, self._writer)
         self._left = MAX_FINDINGS

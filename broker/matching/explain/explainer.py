@@ -72,7 +72,7 @@ class Explainer:
         index = self._index
         explanation = Explanation(
             engine=self._engine,
-            query=query.text,
+            query=query.written,
             estimated_cost=query.estimated_cost,
             everything=query.is_true,
             withheld=index is not None and not shapes,

@@ -133,7 +133,7 @@ class IndexExplainer:
 
 def _alternative_texts(query: Query) -> list[str]:
     expression, count = query.expression, len(extract_templates(query))
-    writer = XPathWriter(query.text)
+    writer = XPathWriter(query.text, as_written=True)
     if count > 1 and isinstance(expression, Chain):
         return [writer.write(operand) for operand in expression.operands]
-    return [query.text]
+    return [query.written]

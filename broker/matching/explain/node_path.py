@@ -24,6 +24,7 @@ class PathFormatter:
         bound: Mapping[str, str] = {
             uri: prefix
             for prefix, uri in (*query.namespaces, ("xml", XML_NAMESPACE), ("Mspaces", NAMESPACE))
+            if prefix != query.default_prefix
         }
         self._prefixes = bound
 

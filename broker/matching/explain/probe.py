@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from broker.errors import QueryTooExpensive
-from broker.matching.engine.compiled_query_cache import NO_LIMITS
 from broker.matching.explain.access_method import truncate
 from broker.matching.explain.explanation import FoundValue
 from broker.matching.explain.node_path import PathFormatter
 from broker.matching.explain.xpath_writer import NO_POSITION, XPathWriter
+from broker.matching.partial.axis import walk_axis
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.evaluator import Evaluator
 from broker.matching.partial.exact_evaluation import evaluation_input_of
@@ -22,7 +22,9 @@ from broker.matching.partial.source import Constant
 from broker.matching.partial.template import template_without_parameters
 from broker.matching.partial.work_budget import TooExpensive, Undecidable, WorkBudget
 from broker.matching.query import tree
+from broker.matching.query.limits import NO_LIMITS
 from broker.matching.query.query import Query, parse_query
+from broker.matching.query.tree import Axis
 from broker.matching.query.value_type import value_type
 from broker.matching.query_bounds import MAX_TREE
 from broker.matching.shape.tree import Node
@@ -59,7 +61,7 @@ class Probe:
         deadline: float,
     ) -> None:
         """No evaluation starts after `deadline`, a time of `clock`."""
-        self._namespaces = dict(query.namespaces)
+        self.namespaces = dict(query.namespaces)
         self._writer = XPathWriter(query.text)
         self._matches = matches
         self._template = template_without_parameters(query)
@@ -77,7 +79,7 @@ class Probe:
                 raise
         try:
             text = self._writer.write(expression)
-            return self._matches(parse_query(text, self._namespaces, NO_LIMITS))
+            return self._matches(parse_query(text, self.namespaces, NO_LIMITS))
         except QueryTooExpensive as reason:
             raise ProbeLimitExceeded(str(reason)) from None
 
@@ -89,6 +91,15 @@ class Probe:
             return [each for each, condition in members if _known(evaluator, condition)]
 
         return self._run(node, select)
+
+    def find_namespaces(self, local: str) -> set[str]:
+        """Return the namespaces of the payload's elements of a name, "" for none."""
+
+        def search(_: Evaluator, at: Context) -> set[str]:
+            elements = walk_axis(Axis.DESCENDANT_OR_SELF, at.node)
+            return {each.namespace or "" for each in elements if each.local == local}
+
+        return self._run(None, search)
 
     def evaluate_string(self, expression: tree.Expression, node: Node | None) -> str:
         text: bytes = self._run(node, lambda e, at: _value(e, e.evaluate_text(expression, at)))

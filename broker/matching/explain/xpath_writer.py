@@ -21,8 +21,11 @@ _BINDING: Final = {**PRECEDENCE, "|": _UNARY + 1}
 
 
 class XPathWriter:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, as_written: bool = False) -> None:
+        """`text` is the query's. With `as_written` names in the default namespace have no prefix;
+        else the result can be parsed with the query's namespaces."""
         self._text = text
+        self._as_written = as_written
 
     def write(self, expression: tree.Expression, binding: int = 0) -> str:
         """Write an expression, in parentheses if it binds weaker than `binding`."""
@@ -102,18 +105,19 @@ class XPathWriter:
             if step.axis is Axis.PARENT:
                 return ".."
         axis = {Axis.CHILD: "", Axis.ATTRIBUTE: "@"}.get(step.axis, f"{step.axis.value}::")
-        return f"{axis}{_write_test(step.test)}{self.write_predicates(step.predicates)}"
+        return f"{axis}{self._write_test(step.test)}{self.write_predicates(step.predicates)}"
 
-
-def _write_test(test: tree.NodeTest) -> str:
-    if isinstance(test, KindTest):
-        target = test.target
-        if target is None:
-            return f"{test.kind}()"
-        quote = '"' if "'" in target else "'"
-        return f"{test.kind}({quote}{target}{quote})"
-    local = "*" if test.local is None else test.local
-    return local if test.prefix is None else f"{test.prefix}:{local}"
+    def _write_test(self, test: tree.NodeTest) -> str:
+        if isinstance(test, KindTest):
+            target = test.target
+            if target is None:
+                return f"{test.kind}()"
+            quote = '"' if "'" in target else "'"
+            return f"{test.kind}({quote}{target}{quote})"
+        if self._as_written:
+            return test.written
+        local = "*" if test.local is None else test.local
+        return local if test.prefix is None else f"{test.prefix}:{local}"
 
 
 def _bracketed(text: str, own: int, binding: int) -> str:

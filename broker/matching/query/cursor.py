@@ -20,13 +20,15 @@ class Replacement:
 class ParseInfo:
     """Facts collected while parsing, so that later stages need no walk over the tree.
 
-    `prefixes` have the offset of their first use. Replacements make the text for lxml (`query.py`).
+    `prefixes` have the offset of their first use, `unprefixed` those of all element names without
+    one. Replacements make the text for lxml (`query.py`).
     `searched_characters` is the length of the literals that libxml2 searches for.
     `reads_outer_context`: an expression outside predicates reads the context node.
     """
 
     variables: set[str] = attrs.field(factory=set)
     prefixes: dict[str, int] = attrs.field(factory=dict)
+    unprefixed: list[int] = attrs.field(factory=list)
     document_replacements: list[Replacement] = attrs.field(factory=list)
     envelope_replacements: list[Replacement] = attrs.field(factory=list)
     call_replacements: list[Replacement] = attrs.field(factory=list)

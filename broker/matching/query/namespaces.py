@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from broker.event.envelope import NAMESPACE
@@ -11,3 +12,11 @@ ENVELOPE_PREFIX: Final = "Mspaces"
 XML_NAMESPACE: Final = "http://www.w3.org/XML/1998/namespace"
 #: The envelope's prefix, and `xml`, which XPath itself binds.
 PREDEFINED_PREFIXES: Final[Mapping[str, str]] = {ENVELOPE_PREFIX: NAMESPACE, "xml": XML_NAMESPACE}
+#: Key of a default namespace among the bindings of a query.
+DEFAULT: Final = ""
+
+
+def unused_prefix(wanted: str, bound: Collection[str]) -> str:
+    """Return `wanted` or, if it is bound, the first of `wanted1`, `wanted2`, ... that is not."""
+    candidates = itertools.chain((wanted,), (f"{wanted}{n}" for n in itertools.count(1)))
+    return next(prefix for prefix in candidates if prefix not in bound)

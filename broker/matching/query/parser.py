@@ -46,17 +46,23 @@ _PRIMARY_KINDS = (
 )
 
 
-def parse_expression(text: str, limits: QueryLimits) -> tuple[tree.Expression, ParseInfo]:
-    """Parse a whole query; return its tree and the collected facts, or raise `BadQuery`."""
-    parser = _Parser(Cursor(text, limits))
+def parse_expression(
+    text: str, limits: QueryLimits, default_prefix: str | None = None
+) -> tuple[tree.Expression, ParseInfo]:
+    """Parse a whole query; return its tree and the collected facts, or raise `BadQuery`.
+
+    Tests with `default_prefix` are marked as those of the default namespace.
+    """
+    parser = _Parser(Cursor(text, limits), default_prefix)
     expression = parser.parse_expression()
     parser.expect_end()
     return expression, parser.cursor.info
 
 
 class _Parser:
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: Cursor, default_prefix: str | None) -> None:
         self.cursor = cursor
+        self._default_prefix = default_prefix
 
     def expect_end(self) -> None:
         token = self.cursor.token
@@ -284,20 +290,23 @@ class _Parser:
             axis = tree.Axis(axis_token.text)
         else:
             axis = tree.Axis.ATTRIBUTE if cursor.accept(TokenKind.AT) else tree.Axis.CHILD
-        test, end = self._parse_node_test()
+        test, end = self._parse_node_test(axis)
         return tree.Step(first.position, end, axis, test, self._parse_predicates())
 
-    def _parse_node_test(self) -> tuple[tree.NodeTest, int]:
+    def _parse_node_test(self, axis: tree.Axis) -> tuple[tree.NodeTest, int]:
         cursor = self.cursor
         token = cursor.token
         if token.kind is TokenKind.NAME_TEST:
             cursor.advance()
             prefix, colon, local = token.text.rpartition(":")
+            name = None if local == "*" else local
             if colon:
                 cursor.info.prefixes.setdefault(prefix, token.position)
-            return tree.NameTest(
-                prefix if colon else None, None if local == "*" else local
-            ), token.end
+                is_default = prefix == self._default_prefix
+                return tree.NameTest(prefix, name, is_default), token.end
+            if name is not None and axis not in (tree.Axis.ATTRIBUTE, tree.Axis.NAMESPACE):
+                cursor.info.unprefixed.append(token.position)
+            return tree.NameTest(None, name), token.end
         if token.kind is TokenKind.NODE_TYPE:
             cursor.advance()
             cursor.expect(TokenKind.LEFT_PAREN, "after the node type")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -15,7 +16,12 @@ from broker.matching.query.cost import estimate_cost
 from broker.matching.query.cursor import ParseInfo
 from broker.matching.query.lexer import NAME, bad_query_at
 from broker.matching.query.limits import QueryLimits
-from broker.matching.query.namespaces import ENVELOPE_PREFIX, PREDEFINED_PREFIXES
+from broker.matching.query.namespaces import (
+    DEFAULT,
+    ENVELOPE_PREFIX,
+    PREDEFINED_PREFIXES,
+    unused_prefix,
+)
 from broker.matching.query.parser import parse_expression
 from broker.matching.query.tree import Expression, FunctionCall
 
@@ -23,6 +29,8 @@ from broker.matching.query.tree import Expression, FunctionCall
 MAX_NAMESPACES: Final = 16 * 1024
 _PREFIX = re.compile(NAME)
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+#: Prefix of the default namespace in the rewritten text, if the query binds no such one.
+_DEFAULT_PREFIX: Final = "d"
 _FORBIDDEN_PREFIXES = frozenset({"xml", "xmlns"})
 
 
@@ -33,6 +41,9 @@ class Query:
     `namespaces` holds the used prefixes, sorted, without `Mspaces`. `compilable` is the text for
     lxml. `uses_payload` and `uses_envelope` count no variables. Create queries with `parse_query`
     only.
+
+    With a default namespace `text` has a prefix before each element name that `written`, the text
+    of its author, has without one. So nothing else distinguishes such a query.
     """
 
     text: str
@@ -44,6 +55,14 @@ class Query:
     uses_envelope: bool = attrs.field(eq=False)
     variables: frozenset[str] = attrs.field(eq=False)
     uses_extension_functions: bool = attrs.field(eq=False)
+    written: str = attrs.field(eq=False, repr=False)
+    default_prefix: str | None = attrs.field(default=None, eq=False, repr=False)
+    inserted: tuple[int, ...] = attrs.field(default=(), eq=False, repr=False)
+    """Offsets of the inserted characters in `text`."""
+
+    def written_column(self, position: int) -> int:
+        """Return the column in `written`, from 1, of an offset in `text`."""
+        return position - bisect.bisect_left(self.inserted, position) + 1
 
     @property
     def is_true(self) -> bool:
@@ -58,6 +77,9 @@ def parse_query(
 ) -> Query:
     """Parse `text`, with `namespaces` from prefix to URI.
 
+    The prefix "" binds element names without prefix, as the default element namespace of XPath 2.0:
+    neither attributes nor `*`.
+
     Raises `BadQuery` with the position: line 1, columns from 1; `QueryTooExpensive` beyond `limits`
     (T11, F13).
     """
@@ -71,12 +93,37 @@ def parse_query(
         raise bad_query_at(
             f"the character {character.group()!a} is not allowed in XML", character.start()
         )
-    bindings = _check_bindings(namespaces or {})
-    expression, info = parse_expression(text, limits)
+    bindings = dict(namespaces or {})
+    default = bindings.pop(DEFAULT, None)
+    query, info = _parse(text, bindings, limits)
+    if default is None:
+        return query
+    if not default or _NOT_XML.search(default):
+        raise BadQuery("the default namespace needs a namespace URI")
+    prefix = unused_prefix(_DEFAULT_PREFIX, {*bindings, *PREDEFINED_PREFIXES})
+    bindings[prefix] = default
+    _check_bindings(bindings)
+    if not info.unprefixed:
+        return query
+    rewritten, inserted = _insert_prefix(text, f"{prefix}:", info.unprefixed)
+    if len(rewritten) > limits.max_length:
+        raise QueryTooExpensive(
+            f"the query has {len(rewritten)} characters with a prefix for each name in the default "
+            f"namespace, at most {limits.max_length} are allowed"
+        )
+    query, _ = _parse(rewritten, bindings, limits, prefix)
+    return attrs.evolve(query, written=text, default_prefix=prefix, inserted=inserted)
+
+
+def _parse(
+    text: str, namespaces: Mapping[str, str], limits: QueryLimits, default_prefix: str | None = None
+) -> tuple[Query, ParseInfo]:
+    bindings = _check_bindings(namespaces)
+    expression, info = parse_expression(text, limits, default_prefix)
     used = _select_used_bindings(info, bindings)
     compilable = _rewrite_for_lxml(text, info)
     _check_with_libxml2(compilable, text)
-    return Query(
+    query = Query(
         text=text,
         namespaces=tuple(sorted(used.items())),
         expression=expression,
@@ -86,7 +133,21 @@ def parse_query(
         uses_envelope=bool(info.envelope_replacements),
         variables=frozenset(info.variables),
         uses_extension_functions=bool(info.call_replacements),
+        written=text,
     )
+    return query, info
+
+
+def _insert_prefix(text: str, prefix: str, offsets: list[int]) -> tuple[str, tuple[int, ...]]:
+    """Return the text with a prefix at each offset, and the offsets of the added characters."""
+    parts = []
+    inserted: list[int] = []
+    done = 0
+    for offset in sorted(offsets):
+        parts += [text[done:offset], prefix]
+        inserted += range(offset + len(inserted), offset + len(inserted) + len(prefix))
+        done = offset
+    return "".join([*parts, text[done:]]), tuple(inserted)
 
 
 def _check_bindings(namespaces: Mapping[str, str]) -> dict[str, str]:

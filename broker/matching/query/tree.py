@@ -61,10 +61,20 @@ class PathStart(enum.Enum):
 
 @attrs.frozen(slots=True)
 class NameTest:
-    """`a`, `p:a`, `*` or `p:*`; `local` is None for a star."""
+    """`a`, `p:a`, `*` or `p:*`; `local` is None for a star.
+
+    `is_default`: the text as written has no prefix; a default namespace gave it one.
+    """
 
     prefix: str | None
     local: str | None
+    is_default: bool = attrs.field(default=False, eq=False, repr=False)
+
+    @property
+    def written(self) -> str:
+        """The test as its author wrote it."""
+        local = self.local or "*"
+        return local if self.prefix is None or self.is_default else f"{self.prefix}:{local}"
 
 
 @attrs.frozen(slots=True)

@@ -320,5 +320,5 @@ def analyse_query(
     unsatisfiable = None
     if not possible:
         assert cause is not None
-        unsatisfiable = Unsatisfiable(schema.reference, cause)
+        unsatisfiable = Unsatisfiable(schema.reference, cause, query)
     return Analysis(unsatisfiable, frozenset(reads.labels), complete, work - left)

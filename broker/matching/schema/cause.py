@@ -9,6 +9,7 @@ from typing import TypeAlias
 import attrs
 
 from broker.dtd.reference import DtdReference
+from broker.matching.query.query import Query
 from broker.matching.query.tree import Axis, KindTest, NodeTest, Step
 from broker.matching.schema.document_graph import DocumentGraph
 from broker.matching.schema.schema_node import NodeKind, SchemaNode
@@ -63,6 +64,7 @@ Cause: TypeAlias = FailedPart | EmptyStep
 class Unsatisfiable:
     reference: DtdReference
     cause: Cause
+    query: Query
 
     @property
     def position(self) -> int:
@@ -72,7 +74,7 @@ class Unsatisfiable:
     @property
     def column(self) -> int:
         """Position of the failing part, from 1 as in errors."""
-        return self.position + 1
+        return self.query.written_column(self.position)
 
     @property
     def is_root_mismatch(self) -> bool:
@@ -170,5 +172,4 @@ def _describe_starts(starts: Collection[SchemaNode]) -> str:
 def _format_test(test: NodeTest) -> str:
     if isinstance(test, KindTest):
         return f"{test.kind}()"
-    prefix = f"{test.prefix}:" if test.prefix else ""
-    return (prefix + (test.local or "*"))[:_MAX_NAME]
+    return test.written[:_MAX_NAME]

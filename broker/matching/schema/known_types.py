@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from broker.dtd.catalogue import Catalogue
 from broker.dtd.dtd import Dtd
@@ -11,10 +11,14 @@ from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtd, IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BadDtd, ConfigurationError
+from broker.matching.schema.namespaced_name import NamespacedNames, list_namespaces
 from broker.matching.schema.schema import Schema
+from broker.matching.schema.schema_node import Namespaces
 
 #: Cached schemas, least recently used first. An evicted schema is built again on demand.
 MAX_SCHEMAS = 64
+#: Types whose names are kept for advice about namespaces.
+MAX_NAMED_TYPES = 1_000
 
 
 class KnownTypes:
@@ -31,6 +35,9 @@ class KnownTypes:
             reference: folder for folder in reversed(folders) for reference in folder.references()
         }
         self._schemas: OrderedDict[DtdReference, Schema | None] = OrderedDict()
+        self._namespaces: dict[DtdReference, Mapping[str, Namespaces]] = {}
+        self._listed: tuple[DtdReference, ...] = ()
+        self._namespaced = NamespacedNames({})
 
     def references(self) -> tuple[DtdReference, ...]:
         return tuple(sorted({*self._dtds.references(), *self._folders}))
@@ -51,6 +58,32 @@ class KnownTypes:
         if len(self._schemas) > MAX_SCHEMAS:
             self._schemas.popitem(last=False)
         return schema
+
+    def namespaced_names(self, most_new: int) -> NamespacedNames | None:
+        """Return the names that are only in namespaces; None until all types have been read, and
+        with more than `MAX_NAMED_TYPES`.
+
+        `most_new`: types that are read in this call.
+        """
+        references = self.references()
+        if references == self._listed:
+            return self._namespaced
+        if len(references) > MAX_NAMED_TYPES:
+            return None
+        for reference in self._namespaces.keys() - set(references):
+            del self._namespaces[reference]
+        for reference in references:
+            if reference in self._namespaces:
+                continue
+            if not most_new:
+                return None
+            most_new -= 1
+            dtd = self._dtds.get(reference) or self.get_dtd(reference)
+            # Texts under one reference differ only in a conflict; then either will do for advice.
+            self._namespaces[reference] = {} if dtd is None else list_namespaces(dtd.elements)
+        self._listed = references
+        self._namespaced = NamespacedNames(self._namespaces)
+        return self._namespaced
 
     def previous_version(self, reference: DtdReference) -> DtdReference | None:
         older = [each for each in self._dtds.versions(reference.type) if each < reference]

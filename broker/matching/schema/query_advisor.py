@@ -20,6 +20,8 @@ MAX_WARNINGS = 8
 #: Schemas that are built for one returning subscriber: some take 0.1 s of the reactor's time. The
 #: next subscriber is warned of further types.
 MAX_NEW_SCHEMAS = 4
+#: DTDs read for advice to one subscriber, some 1 ms each; the next one continues.
+MAX_NEW_TYPES = 16
 #: Characters of a warning.
 MAX_WARNING_LENGTH = 1000
 #: Schema nodes visited for one query over all types. Beyond it there is no warning.
@@ -56,13 +58,24 @@ class QueryAdvisor:
         """The type that satisfied the previous query. It is tried first."""
 
     def find_warnings(self, query: Query, returning: bool) -> tuple[str, ...]:
-        """Return a warning if no event of any known type and version can match.
+        """Return a warning if no event of any known type and version can match, and advice about
+        names whose namespace the query leaves out.
 
         For a `returning` durable subscriber, also warn of each type whose newest version can not
         match though an older one can (M16).
         """
         if query.is_true:
             return ()
+        advice = self._advise_namespace(query)
+        return (*self._find_unmet(query, returning), *([advice] if advice else []))
+
+    def _advise_namespace(self, query: Query) -> str:
+        names = self._types.namespaced_names(MAX_NEW_TYPES)
+        if names is None or not self._complete():
+            return ""
+        return names.advise(query, frozenset(_NAME.findall(query.text)))[:MAX_WARNING_LENGTH]
+
+    def _find_unmet(self, query: Query, returning: bool) -> tuple[str, ...]:
         if not returning and self._probably_matches(query):
             return ()
         references = self._types.references()

@@ -65,7 +65,6 @@ def test_an_unbound_prefix_is_rejected_with_its_position() -> None:
         ("Mspaces", "urn:other"),
         ("xml", "urn:other"),
         ("xmlns", "urn:other"),
-        ("", "urn:other"),
         ("a:b", "urn:other"),
         ("1", "urn:other"),
         ("a", ""),

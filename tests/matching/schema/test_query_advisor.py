@@ -115,8 +115,11 @@ def test_the_warning_mentions_types_without_a_dtd_if_they_are_accepted(types: Kn
     assert told.endswith(". Events without a DTD may match")
 
 
-def test_a_type_without_a_schema_may_match_anything(types: KnownTypes) -> None:
-    types._schemas[DtdReference("asdi", "1.0")] = None
+def test_a_type_without_a_schema_may_match_anything(
+    types: KnownTypes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asdi, get_schema = DtdReference("asdi", "1.0"), types.get_schema
+    monkeypatch.setattr(types, "get_schema", lambda r: None if r == asdi else get_schema(r))
     assert warnings(types, "/nosuch") == ()
 
 
@@ -207,3 +210,85 @@ def test_a_returning_subscriber_costs_a_few_new_schemas_at_a_time(
     for _ in range(20):
         warnings(types, "//mast/@height", returning=True)
     assert all(types.has_schema(DtdReference(f"ship{n}", "1.1")) for n in range(10))
+
+
+SIRI = """
+<!ELEMENT Siri (Delivery)>
+<!ATTLIST Siri xmlns CDATA #FIXED "http://www.siri.org.uk/siri" version CDATA #IMPLIED>
+<!ELEMENT Delivery (VehicleActivity*)>
+<!ELEMENT VehicleActivity (Delay?, flight?)>
+<!ELEMENT Delay (#PCDATA)>
+<!ELEMENT flight EMPTY>
+<!ATTLIST flight xmlns CDATA #IMPLIED>
+"""
+SIRI_HELP = (
+    "in http://www.siri.org.uk/siri in the DTD siri 2.0: use --namespace "
+    "siri=http://www.siri.org.uk/siri and siri:VehicleActivity, "
+    "or --namespace http://www.siri.org.uk/siri for all names without prefix"
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "advice"),
+    [
+        (
+            "//VehicleActivity",
+            f"'VehicleActivity' is in no namespace in the query, but {SIRI_HELP}",
+        ),
+        (
+            "$ClientId = 'a' or not(//VehicleActivity[Delay > 60])",
+            f"'VehicleActivity' and 'Delay' are in no namespace in the query, but {SIRI_HELP}",
+        ),
+        ("//s:VehicleActivity/Delay > 60", "siri in the DTD siri 2.0: write s:Delay"),
+    ],
+)
+def test_a_name_that_is_only_in_a_namespace_gets_advice(
+    dtds: DtdCache, types: KnownTypes, make_dtd: Callable[..., Dtd], query: str, advice: str
+) -> None:
+    dtds.add(DtdReference("siri", "2.0"), make_dtd(SIRI, content=", Siri").text)
+    advisor = QueryAdvisor(types, undescribed=True)
+    parsed = parse_query(query, {"s": "http://www.siri.org.uk/siri"} if "s:" in query else {})
+    (told,) = advisor.find_warnings(parsed, False)
+    assert told.endswith(advice), told
+
+
+@pytest.mark.parametrize(
+    ("query", "bindings"),
+    [
+        ("//VehicleActivity", {"": "http://www.siri.org.uk/siri"}),
+        ("//siri:VehicleActivity", {"siri": "http://www.siri.org.uk/siri"}),
+        ("//*[@version] | //@Delay | //VehicleActivity[@version]/..", {"": "urn:any"}),
+        ("//flight", {}),
+        ("$ClientId = 'VehicleActivity'", {}),
+    ],
+)
+def test_other_names_get_no_advice(
+    dtds: DtdCache,
+    types: KnownTypes,
+    make_dtd: Callable[..., Dtd],
+    query: str,
+    bindings: dict[str, str],
+) -> None:
+    dtds.add(DtdReference("siri", "2.0"), make_dtd(SIRI, content=", Siri").text)
+    found = QueryAdvisor(types, undescribed=False).find_warnings(
+        parse_query(query, bindings), False
+    )
+    assert [each for each in found if "--namespace" in each] == []
+
+
+def test_the_warning_has_names_and_columns_as_the_author_wrote_them(types: KnownTypes) -> None:
+    query = parse_query("/flight/flightleg/altitude > 3", {"": "urn:flights"})
+    (told,) = QueryAdvisor(types, undescribed=False).find_warnings(query, False)
+    assert "has no root element 'flight' (column 2); there is 'flight' in no namespace" in told
+    query = parse_query("/*/flightleg[altitude > 3]/x", {"": "urn:flights"})
+    (told,) = QueryAdvisor(types, undescribed=False).find_warnings(query, False)
+    assert "no element 'flightleg'" in told and "(column 4)" in told
+
+
+def test_a_uri_in_advice_is_quoted_for_a_shell(
+    dtds: DtdCache, types: KnownTypes, make_dtd: Callable[..., Dtd]
+) -> None:
+    text = SIRI.replace("http://www.siri.org.uk/siri", "urn:$(rm -rf ~);x")
+    dtds.add(DtdReference("siri", "2.0"), make_dtd(text, content=", Siri").text)
+    (told,) = warnings(types, "//Delay")
+    assert "--namespace 'x=urn:$(rm -rf ~);x' and x:Delay" in told
