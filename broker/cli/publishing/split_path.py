@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import attrs
 
 from broker.matching.query.limits import QueryLimits
-from broker.matching.query.namespaces import PREDEFINED_PREFIXES
+from broker.matching.query.namespaces import DEFAULT, PREDEFINED_PREFIXES
 from broker.matching.query.parser import parse_expression
 from broker.matching.query.tree import (
     ANY_NODE,
@@ -118,6 +118,8 @@ def _element_step(step: Step, is_descendant: bool, bindings: Mapping[str, str]) 
     if step.axis not in (Axis.CHILD, Axis.DESCENDANT) or not isinstance(step.test, NameTest):
         raise _unsupported(step.position, "only names of elements, behind / or //")
     uri, local = _resolve(step.test, bindings)
+    if uri == "":
+        uri = bindings.get(DEFAULT, "")
     conditions = tuple(_condition(each, bindings) for each in step.predicates)
     return PathStep(is_descendant or step.axis is Axis.DESCENDANT, uri, local, conditions)
 

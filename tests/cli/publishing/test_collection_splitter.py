@@ -277,6 +277,12 @@ def test_a_document_without_an_event_is_refused_with_a_hint(
     assert hint in problem
 
 
+def test_names_without_prefix_may_have_a_default_namespace() -> None:
+    document = "<f xmlns='urn:cap'><alert id='1'/><alert xmlns='' id='2'/><a/></f>"
+    (event,) = cut(document, split_for("/f/alert[@id]", **{"": "urn:cap"}))
+    assert etree.fromstring(event.data).get("id") == "1"
+
+
 UNSUPPORTED = (
     ("alert", "give a path from the root"),
     ("//a | //b", "give a path from the root"),
