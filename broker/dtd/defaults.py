@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from lxml import etree
 
 from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
+from broker.dtd.declared_names import ENVELOPE_PREFIX, DeclaredNames, fixed_namespaces
 from broker.errors import BadDtd
 from broker.event.envelope import NAMESPACE
 
 _EVENT_TYPE = f"{{{NAMESPACE}}}EventType"
-_XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 
 
 class DefaultAttributes:
@@ -20,10 +20,11 @@ class DefaultAttributes:
     Raises `BadDtd` for a default with a prefix whose namespace is not `#FIXED`.
     """
 
-    def __init__(self, elements: Iterable[DeclaredElement]) -> None:
+    def __init__(self, elements: Iterable[DeclaredElement], names: DeclaredNames) -> None:
         elements = tuple(elements)
-        namespaces = _fixed_namespaces(elements)
-        self._by_element: dict[tuple[str | None, str], tuple[tuple[str, str], ...]] = {}
+        namespaces = fixed_namespaces(elements)
+        self._names = names
+        self._by_element: dict[str, tuple[tuple[str, str], ...]] = {}
         for element in elements:
             supplied = tuple(
                 (_clark_name(attribute, element, namespaces), attribute.default)
@@ -31,21 +32,20 @@ class DefaultAttributes:
                 if attribute.default is not None and attribute.declares_prefix is None
             )
             if supplied:
-                self._by_element[element.prefix, element.name] = supplied
+                self._by_element[element.qualified_name] = supplied
         # Each event has this element at a known place; most types have no other default.
-        self._event_type = self._by_element.pop(("Mspaces", "EventType"), ())
+        self._event_type = self._by_element.pop(f"{ENVELOPE_PREFIX}:EventType", ())
         # A prefix may go with any namespace.
-        self._tags = tuple({f"{{*}}{name}" for _prefix, name in self._by_element})
+        self._tags = tuple({f"{{*}}{name.rpartition(':')[2]}" for name in self._by_element})
 
     def apply(self, root: etree._Element) -> None:
         if self._event_type:
             self._apply_to_event_type(root)
         if not self._tags:
             return
-        by_element = self._by_element
+        by_element, name_of = self._by_element, self._names.element_name
         for element in root.iter(*self._tags):
-            tag = str(element.tag)
-            supplied = by_element.get((element.prefix, tag[tag.rfind("}") + 1 :]))
+            supplied = by_element.get(name_of(str(element.tag), element.prefix))
             if supplied is not None:
                 for name, value in supplied:
                     if element.get(name) is None:
@@ -60,17 +60,6 @@ class DefaultAttributes:
             for name, value in self._event_type:
                 if element.get(name) is None:
                     element.set(name, value)
-
-
-def _fixed_namespaces(elements: Iterable[DeclaredElement]) -> dict[str, str]:
-    """Only a single namespace of a prefix counts."""
-    found: dict[str, set[str]] = {}
-    for element in elements:
-        for attribute in element.attributes:
-            if attribute.declares_prefix and attribute.fixed and attribute.default:
-                found.setdefault(attribute.declares_prefix, set()).add(attribute.default)
-    namespaces = {prefix: uris.pop() for prefix, uris in found.items() if len(uris) == 1}
-    return {**namespaces, "xml": _XML_NAMESPACE}
 
 
 def _clark_name(

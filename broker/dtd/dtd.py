@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from io import BytesIO
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -14,13 +15,14 @@ from broker.dtd.assembly import AssemblyLimits, Resolver, assemble
 from broker.dtd.content import parse_contents
 from broker.dtd.content_model import MAX_PAIRS_OF_DTD, UnusableModel, count_pairs
 from broker.dtd.declaration import DeclaredElement, list_elements
+from broker.dtd.declared_names import ENVELOPE, ENVELOPE_PREFIX, DeclaredNames, written_name
 from broker.dtd.defaults import DefaultAttributes
 from broker.dtd.interfaces import IDtd
+from broker.dtd.prefix_hint import PrefixHint
 from broker.dtd.reference import DtdReference
+from broker.dtd.renamed_document import RenamedDocuments
 from broker.errors import BadDtd, NotValid
 
-ENVELOPE: Final = "Mspaces:Event"
-ENVELOPE_PREFIX: Final = "Mspaces"
 ENVELOPE_NAMESPACE: Final = "urn:xmlbroker:mspaces"
 ENVELOPE_TAG: Final = f"{{{ENVELOPE_NAMESPACE}}}Event"
 
@@ -53,8 +55,13 @@ class Dtd:
             )
         )
         self._parsed = parsed
-        self._validate = parsed.validate
-        self._defaults = DefaultAttributes(elements)
+        self.declared_names = DeclaredNames(self.elements)
+        self._renamed = RenamedDocuments(self.declared_names, self.elements)
+        self._defaults = DefaultAttributes(elements, self.declared_names)
+
+    @cached_property
+    def _parsed_for_renamed(self) -> etree.DTD:
+        return self._renamed.compile_dtd(self.text)
 
     @classmethod
     def load(
@@ -79,6 +86,10 @@ class Dtd:
         _check_elements(elements, assembled.element_locations)
         return cls(reference, assembled.text, parsed, elements)
 
+    @cached_property
+    def _prefix_hint(self) -> PrefixHint:
+        return PrefixHint(self.text, self.elements.values())
+
     def check(self, root: etree._Element) -> NotValid | None:
         """Return the error of an invalid event.
 
@@ -86,21 +97,56 @@ class Dtd:
         """
         if root.tag != ENVELOPE_TAG:
             return NotValid(f"the root element is {root.tag!r}, not {ENVELOPE}", line=_line(root))
-        if self._validate(root):
+        if self.is_valid_as_written(root):
             return None
+        parsed, validated = self._parsed, root
+        if self.declared_names.namespaces:
+            copied = self._renamed.copy(root)
+            if self._parsed_for_renamed.validate(copied):
+                return None
+            if self._renamed.is_renamed(root):
+                parsed, validated = self._parsed_for_renamed, copied
+        return self._describe(root, parsed, validated)
+
+    def is_valid_as_written(self, root: etree._Element) -> bool:
+        """Return True if the event is valid, and all of its names are written as in the DTD."""
+        is_valid = not self._renamed.is_renamed(root) and bool(self._parsed.validate(root))
+        if not is_valid:
+            self._clear_errors(self._parsed)
+        return is_valid
+
+    def _describe(
+        self, root: etree._Element, parsed: etree.DTD, validated: etree._Element
+    ) -> NotValid:
+        """Return the error of the event `root`, for which `validated` is not valid by `parsed`."""
+        parsed.validate(validated)
         # lxml copies the whole log.
-        first = next(iter(cast(Any, self._parsed).error_log), None)
-        # lxml keeps the entries until the next event; one event can make 100,000.
-        cast(Any, self._parsed)._clear_error_log()
+        first = next(iter(cast(Any, parsed).error_log), None)
+        self._clear_errors(parsed)
         if root.prefix != ENVELOPE_PREFIX:
             return NotValid(
                 f"the envelope has the prefix {root.prefix!r}: DTDs compare prefixes as "
                 f"written, so it must be {ENVELOPE_PREFIX!r}",
                 line=_line(root),
             )
+        if (hint := self._prefix_hint.find(root)) is not None:
+            return NotValid(f"{hint} (DTD {self.reference})", line=_line(root))
+        undeclared = self._renamed.find_undeclared(root) if validated is not root else None
+        if undeclared is not None:
+            name = written_name(str(undeclared.tag), undeclared.prefix)
+            namespace = str(etree.QName(undeclared).namespace or "")
+            text = (
+                f"No declaration for element {name[:_MAX_MESSAGE]} in the namespace "
+                f"{namespace[:_MAX_MESSAGE]!r} (DTD {self.reference})"
+            )
+            return NotValid(text, line=_line(undeclared))
         message = " ".join(first.message.split()) if first is not None else "it is not valid"
         line = max(first.line, 0) if first is not None else 0
         return NotValid(f"{message[:_MAX_MESSAGE]} (DTD {self.reference})", line=line)
+
+    def _clear_errors(self, parsed: etree.DTD) -> None:
+        # lxml keeps the entries until the next event; one event can make 100,000.
+        cast(Any, parsed)._clear_error_log()
 
     def apply_defaults(self, root: etree._Element) -> None:
         """Add missing attributes within `root`, envelope or payload (T21)."""

@@ -11,6 +11,7 @@ from zope.interface import Attribute, Interface
 
 if TYPE_CHECKING:
     from broker.dtd.declaration import DeclaredElement
+    from broker.dtd.declared_names import DeclaredNames
     from broker.dtd.fetch_hint import FetchHint
     from broker.dtd.reference import DtdReference
     from broker.errors import NotValid
@@ -26,9 +27,13 @@ class IDtd(Interface):
     )
     names: frozenset[str] = Attribute("All element and attribute names declared, with prefixes.")
     elements: Mapping[str, DeclaredElement] = Attribute("Declared elements by qualified name.")
+    declared_names: DeclaredNames = Attribute("The DTD's names of elements and attributes.")
 
     def check(root: etree._Element) -> NotValid | None:
         """Return the error of an invalid event, or None. `root` is the envelope's root element."""
+
+    def is_valid_as_written(root: etree._Element) -> bool:
+        """Return True if the event is valid, and all of its names are written as in the DTD."""
 
     def apply_defaults(root: etree._Element) -> None:
         """Add the DTD's default attributes within `root` (T21)."""

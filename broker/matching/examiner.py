@@ -52,7 +52,7 @@ class Examiner:
         if variants and reference is not None:
             reference = variants.get(reference, reference)
         dtd = None if reference is None else self._dtds.get(reference)
-        keep_names = True
+        keep_names, has_declared_names = True, False
         if self.name_watch.may_exceed(len(document), holder):
             if reference is None:
                 raise _missing_doctype()
@@ -67,7 +67,8 @@ class Examiner:
             if document.find(b"&", prolog.end) >= 0:
                 check_entity_references(document, prolog.end)
             if dtd is not None:
-                if (invalid := dtd.check(root)) is not None:
+                has_declared_names = dtd.is_valid_as_written(root)
+                if not has_declared_names and (invalid := dtd.check(root)) is not None:
                     raise invalid
                 dtd.apply_defaults(root)
             elif reference not in undescribed:
@@ -81,7 +82,7 @@ class Examiner:
             if keep_names:
                 self._count_names(document, prolog, dtd, holder)
             raise
-        if keep_names and _may_have_undeclared(document, prolog, dtd):
+        if keep_names and not (has_declared_names and _has_no_instructions(document, prolog)):
             self._count_names(document, prolog, dtd, holder)
         return ParsedEvent(root, read_envelope(root, reference), keep_names=keep_names)
 
@@ -140,7 +141,8 @@ class Examiner:
             document, prolog, dtd, _LOGGED
         )
         root = self._parse(document, prolog, keep_names=keep_names)
-        if keep_names and _may_have_undeclared(document, prolog, dtd):
+        has_declared_names = dtd is not None and not dtd.declared_names.namespaces
+        if keep_names and not (has_declared_names and _has_no_instructions(document, prolog)):
             self._count_names(document, prolog, dtd, _LOGGED)
         if dtd is not None:
             dtd.apply_defaults(root)
@@ -155,12 +157,12 @@ def _missing_doctype() -> BadEnvelope:
     return BadEnvelope("the document has no DOCTYPE, which would name its type", line=1, column=1)
 
 
-def _may_have_undeclared(document: bytes, prolog: Prolog, dtd: IDtd | None) -> bool:
-    """Return True if a valid document may have names that its DTD does not declare.
+def _has_no_instructions(document: bytes, prolog: Prolog) -> bool:
+    """Return True if a document has no targets of processing instructions.
 
-    Targets of processing instructions are names too, and no DTD declares them.
+    They are names too, and no DTD declares them.
     """
-    if dtd is None or prolog.extras:
-        return True
+    if prolog.extras:
+        return False
     # A question mark is rare, and a single character is found much faster.
-    return document.find(b"?", prolog.end) >= 0 and document.find(b"<?", prolog.end) >= 0
+    return document.find(b"?", prolog.end) < 0 or document.find(b"<?", prolog.end) < 0

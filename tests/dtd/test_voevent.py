@@ -87,7 +87,9 @@ def test_a_real_packet_gets_the_schemas_defaults(
     "payload",
     [
         '<voe:VOEvent xmlns:voe="{ns}" version="{v}" ivorn="i"><Who/></voe:VOEvent>',
+        '<v:VOEvent xmlns:v="{ns}" version="{v}" ivorn="i"><Who/></v:VOEvent>',
         '<VOEvent xmlns="{ns}" version="{v}" ivorn="i"><Who xmlns=""/></VOEvent>',
+        '<VOEvent xmlns="{ns}" version="{v}" ivorn="i"><Who/></VOEvent>',
         '<VOEvent version="{v}" ivorn="i"><Who/></VOEvent>',
         '<VOEvent xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" version="{v}" ivorn="i" '
         'xsi:schemaLocation="a b" xsi:noNamespaceSchemaLocation="c" xsi:type="d"/>',
@@ -106,7 +108,6 @@ def test_the_root_may_be_spelt_in_each_way_that_the_schema_allows(
 @pytest.mark.parametrize(
     "payload",
     [
-        '<v:VOEvent xmlns:v="{ns}" version="{v}" ivorn="i"/>',
         '<voe:VOEvent xmlns:voe="urn:other" version="{v}" ivorn="i"/>',
         '<VOEvent version="{v}"/>',
         '<VOEvent ivorn="i"/>',

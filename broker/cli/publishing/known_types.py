@@ -20,10 +20,6 @@ class DetectedType:
     """Default stream."""
 
 
-#: By the root's local name: a DTD sees prefixes as written.
-PREFIXES: Final = {
-    "VOEvent": {f"{_VOEVENT}1.1": "voe", f"{_VOEVENT}2.0": "voe", _XSI: "xsi"},
-}
 #: As `--time-from` takes it.
 TIMES: Final = {"VOEvent": "Who/Date", "flight": "timestamp", "asdi": "time"}
 

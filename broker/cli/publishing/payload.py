@@ -1,19 +1,13 @@
-"""Conversion of a document into a payload: one element in UTF-8, with the DTD's prefixes.
-
-A DTD sees prefixes as written (K26). Most documents keep their bytes.
-"""
+"""Conversion of a document into a payload: one element in UTF-8. Most keep their bytes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from copy import copy
 from typing import Any, Final, cast
 
 import attrs
 from lxml import etree
 
-from broker.cli.publishing.known_types import PREFIXES
 from broker.event.encoding import is_utf8
 
 _PARSERS: Final = {
@@ -73,58 +67,7 @@ def make_payload(document: bytes, *, transcoded: bool = False) -> Payload:
     # Then the root element is the rest of the document.
     plain = document[start + 1 : start + 2] not in b"!?" and root.getnext() is None
     plain = plain and (transcoded or is_utf8(encoding))
-    renamed = _prefixes_to_rename(root)
-    if plain and not renamed:
+    if plain:
         return Payload(document[start:].rstrip(b" \t\r\n"), root, skipped, is_unchanged=True)
-    if renamed:
-        root = _rename_prefixes(root, renamed)
     element = etree.tostring(root, encoding="UTF-8", xml_declaration=False, with_tail=False)
     return Payload(element, root, 0, is_unchanged=False)
-
-
-def _prefixes_to_rename(root: etree._Element) -> dict[str, str]:
-    wanted = PREFIXES.get(etree.QName(root).localname)
-    if wanted is None:
-        return {}
-    bound = {binding for _, binding in etree.iterwalk(root, events=("start-ns",))}
-    renamed = {
-        prefix: wanted[uri] for prefix, uri in bound if prefix and wanted.get(uri, prefix) != prefix
-    }
-    taken = {prefix for prefix, uri in bound if wanted.get(uri) is None}
-    if clash := taken & set(renamed.values()):
-        raise UnusableDocument(
-            f"the prefix {min(clash)!r} is bound to another namespace than the DTD has"
-        )
-    return renamed
-
-
-def _rename_prefixes(element: etree._Element, renamed: Mapping[str, str]) -> etree._Element:
-    """Return a copy: lxml can not rename in place."""
-
-    def bindings(found: etree._Element) -> Any:
-        return {renamed.get(p or "", p): str(uri) for p, uri in found.nsmap.items()}
-
-    def fill(made: etree._Element, original: etree._Element) -> None:
-        made.text = original.text
-        for child in original:
-            if isinstance(child.tag, str):
-                inner = etree.SubElement(made, child.tag, None, bindings(child))
-                fill(inner, child)
-                inner.tail = child.tail
-            else:
-                made.append(_copy_node(child))
-        for name, value in original.attrib.items():
-            prefix, colon, local = str(value).partition(":")
-            if name == _XSI_TYPE and colon and prefix.strip() in renamed:
-                value = f"{renamed[prefix.strip()]}:{local}"
-            made.set(name, value)
-
-    root = etree.Element(element.tag, None, bindings(element))
-    fill(root, element)
-    return root
-
-
-def _copy_node(node: etree._Element) -> etree._Element:
-    made = copy(node)
-    made.tail = node.tail
-    return made

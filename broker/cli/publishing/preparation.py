@@ -10,7 +10,7 @@ import attrs
 from lxml import etree
 
 from broker.cli.publishing.document_splitter import DocumentSplitter
-from broker.cli.publishing.known_types import PREFIXES, TIMES, detect_type
+from broker.cli.publishing.known_types import TIMES, detect_type
 from broker.cli.publishing.pace import TimePath
 from broker.cli.publishing.payload import Payload, UnusableDocument, make_payload
 from broker.cli.publishing.publication import Publication, RawDocument, Refusal, SourceLocation
@@ -136,7 +136,7 @@ class Preparation:
             return ENVELOPE_TYPE, "1.1", ENVELOPE_TYPE
         detected = detect_type(payload.root)
         if detected is None:
-            known = ", ".join(sorted({*PREFIXES, *TIMES}))
+            known = ", ".join(sorted(TIMES))
             raise UnusableDocument(
                 f"the type of <{str(payload.root.tag)[:80]}> is not one of {known}: "
                 "name it with --type NAME VERSION"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from broker.dtd.declaration import DeclaredElement
-from broker.dtd.dtd import ENVELOPE
+from broker.dtd.declared_names import ENVELOPE
 from broker.matching.schema.schema_node import (
     MAX_EDGES,
     MAX_NODES,

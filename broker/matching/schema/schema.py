@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import attrs
 
 from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
-from broker.dtd.dtd import ENVELOPE, ENVELOPE_PREFIX
+from broker.dtd.declared_names import ENVELOPE, ENVELOPE_PREFIX
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import NAMESPACE

@@ -20,8 +20,8 @@ from broker.matching.query.namespaces import XML_NAMESPACE
 from broker.matching.shape.document_template import SLOT_TEXT, SLOT_VALUE
 from broker.matching.shape.tree import Node, NodeKind
 
-#: Element and attribute, by the names in documents.
-AttributeClass: TypeAlias = tuple[bytes, bytes]
+#: Element and attribute, by the names in the DTD.
+AttributeClass: TypeAlias = tuple[str, str]
 
 #: Its text must be the DOCTYPE's version, so it never varies.
 _VERSION_NUM = f"{{{NAMESPACE}}}VersionNum"
@@ -30,25 +30,25 @@ _VERSION_NUM = f"{{{NAMESPACE}}}VersionNum"
 class EligibleValues:
     """The texts and attributes of a type for which the DTD allows any value.
 
-    Only declarations of the written name count: libxml2 validates `x:a` by that of `a` too.
+    Names are those of the DTD. Only the declaration of the same name counts: libxml2 validates
+    `x:a` by that of `a` too.
     """
 
     def __init__(self, dtd: IDtd) -> None:
+        self.names_of_dtd = dtd.declared_names
         self.texts = frozenset(
-            name.encode()
-            for name, element in dtd.elements.items()
-            if element.type in ("mixed", "any")
+            name for name, element in dtd.elements.items() if element.type in ("mixed", "any")
         )
         self.attributes: frozenset[AttributeClass] = frozenset(
-            (name.encode(), attribute.qualified_name.encode())
+            (name, attribute.qualified_name)
             for name, element in dtd.elements.items()
             for attribute in element.attributes
             if _allows_any_value(attribute)
         )
-        self.names = frozenset(name.encode() for name in dtd.names)
+        self.names = dtd.names
 
-    def is_eligible_text(self, name: bytes, tag: str) -> bool:
-        """Return True if a leaf with this written name and lxml tag may have any text."""
+    def is_eligible_text(self, name: str, tag: str) -> bool:
+        """Return True if a leaf with this name and lxml tag may have any text."""
         return name in self.texts and tag != _VERSION_NUM
 
 
@@ -154,8 +154,8 @@ class DocumentCutter:
         self._tokens: list[Token] = []
         self._tree = self._parent = Node(NodeKind.ROOT, None, 0)
         self._payload_node: Node | None = None
-        #: Open elements, the innermost last, each with its written name.
-        self._open: list[tuple[bytes, etree._Element]] = []
+        #: Open elements, the innermost last, each with its name as written and in the DTD.
+        self._open: list[tuple[bytes, str, etree._Element]] = []
         #: The element before the current text; None directly after a start tag.
         self._previous: etree._Element | None = None
         self._cut_bytes = 0
@@ -187,12 +187,13 @@ class DocumentCutter:
 
     def _start_tag(self, tag: re.Match[bytes]) -> None:
         name, element = tag["name"], next(self._elements, None)
-        if name not in self._eligible.names:
-            raise NotLearnable(Reason.UNDECLARED)
         if element is None:
             raise NotLearnable(Reason.UNVERIFIED)
         local, namespace = _split_name(str(element.tag))
         prefix = element.prefix
+        declared = self._eligible.names_of_dtd.element_name(str(element.tag), prefix)
+        if declared not in self._eligible.names:
+            raise NotLearnable(Reason.UNDECLARED)
         if name.decode() != (f"{prefix}:{local}" if prefix else local):
             raise NotLearnable(Reason.UNVERIFIED)
         node = Node(
@@ -207,37 +208,38 @@ class DocumentCutter:
         if element is self._payload:
             self._payload_node = node
         self._parent = node
-        self._open.append((name, element))
+        self._open.append((name, declared, element))
         self._previous = None
-        self._cut_attributes(name, element, tag.start("attributes"), tag.end("attributes"))
+        self._cut_attributes(declared, element, tag.start("attributes"), tag.end("attributes"))
 
     def _end_tag(self, name: bytes) -> None:
-        opened, self._previous = self._open.pop()
+        opened, _, self._previous = self._open.pop()
         if opened != name or self._parent.parent is None:
             raise NotLearnable(Reason.UNVERIFIED)
         self._parent.last = self._order
         self._parent = self._parent.parent
 
-    def _cut_attributes(self, name: bytes, element: etree._Element, start: int, end: int) -> None:
+    def _cut_attributes(self, name: str, element: etree._Element, start: int, end: int) -> None:
         if start == end and not element.attrib:
             return
         known = [(str(key), str(value)) for key, value in element.items()]
         place = 0
         for match in _ATTRIBUTE.finditer(self._document, start, end):
             written, value = match.groups()
-            if written not in self._eligible.names:
-                raise NotLearnable(Reason.UNDECLARED)
             if SLOT_VALUE.fullmatch(value) is None:
                 raise NotLearnable(Reason.MARKUP)
             if written == b"xmlns" or written.startswith(b"xmlns:"):
                 continue
             clark, prefix = _clark_name(written.decode(), element)
+            declared = self._eligible.names_of_dtd.attribute_name(clark, prefix)
+            if declared not in self._eligible.names:
+                raise NotLearnable(Reason.UNDECLARED)
             if place >= len(known) or known[place] != (clark, value.decode()):
                 raise NotLearnable(Reason.UNVERIFIED)
             place += 1
             node = self._add_attribute(clark, prefix, value)
-            if (name, written) in self._eligible.attributes:
-                self._add_token(match.start(2), match.end(2), node, (name, written))
+            if (name, declared) in self._eligible.attributes:
+                self._add_token(match.start(2), match.end(2), node, (name, declared))
         # The remaining attributes are defaults from the DTD.
         for supplied, (clark, text) in enumerate(known[place:], place + 1):
             prefix = None
@@ -265,7 +267,7 @@ class DocumentCutter:
         document = self._document
         end = document.find(b"<", start)
         text = document[start:end]
-        name, parent = self._open[-1]
+        _, name, parent = self._open[-1]
         known = parent.text if self._previous is None else self._previous.tail
         if text.decode() != (known or ""):
             raise NotLearnable(Reason.UNVERIFIED)
