@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from broker.dtd.declaration import DeclaredElement
-from broker.dtd.dtd import ENVELOPE
+from broker.dtd.declared_names import ENVELOPE
 from broker.dtd.reference import DtdReference
 from broker.matching.query import tree
 from broker.matching.query.namespace_advice import advise_binding
