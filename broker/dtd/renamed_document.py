@@ -24,7 +24,6 @@ from broker.dtd.declared_names import (
 from broker.event.envelope import NAMESPACE
 
 _UNDECLARED: Final = "undeclared.name"
-_ATTRIBUTE_NAME: Final = etree.XPath("name(@*[position() = $place])", regexp=False)
 
 
 class RenamedDocuments:
@@ -50,7 +49,11 @@ class RenamedDocuments:
         }
 
     def is_renamed(self, root: etree._Element) -> bool:
-        """Return True if a name of the document differs from the DTD's name."""
+        """Return True if a name of the document differs from the DTD's name.
+
+        If a namespace has two prefixes, it may be wrong about an attribute. Then the document is
+        not valid as written, and the copy is validated.
+        """
         if not self._uris or self._has_declared_bindings(root):
             return False
         names = self._names
@@ -137,10 +140,17 @@ class RenamedDocuments:
 
 
 def prefixed_attributes(element: etree._Element) -> Iterator[tuple[str, str]]:
-    """Yield lxml's name and the prefix of each attribute that has a prefix."""
-    for place, tag in enumerate(map(str, element.keys()), 1):
+    """Yield lxml's name and the prefix of each attribute that has a prefix.
+
+    lxml does not tell the prefix. If several have the namespace, it is the last one by name.
+    """
+    bindings: dict[str, str] | None = None
+    for tag in map(str, element.keys()):
         if tag[0] == "{":
-            yield tag, str(_ATTRIBUTE_NAME(element, place=place)).partition(":")[0]
+            if bindings is None:
+                bound = sorted((prefix, uri) for prefix, uri in element.nsmap.items() if prefix)
+                bindings = {uri: prefix for prefix, uri in [*bound, ("xml", XML_NAMESPACE)]}
+            yield tag, bindings[tag[1 : tag.rfind("}")]]
 
 
 def _prefixes_of(elements: Iterable[DeclaredElement]) -> Iterator[str]:
