@@ -54,6 +54,12 @@ class Cloned(LogUnavailable):
     code = "cloned"
 
 
+class TableUnavailable(OurError):
+    """The table of published keys can not be read or written, or another process uses it."""
+
+    code = "table-unavailable"
+
+
 class LogCorrupt(OurError):
     """The file is not an event log of xmlbroker, or has an unreadable version."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import Generator, Iterable
@@ -13,11 +14,17 @@ from broker.cli.failure import failure_of
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.publishing.collection_splitter import Split
 from broker.cli.publishing.document_reader import Item, read_all
+from broker.cli.publishing.key_options import KeyOptions, key_options
 from broker.cli.publishing.pace import AsFastAsPossible, OriginalPace, Pace, Rate, TimePath
 from broker.cli.publishing.preparation import Preparation, PublishOptions
 from broker.cli.publishing.progress import show_progress
 from broker.cli.publishing.publication import Refusal
-from broker.cli.publishing.publish_run import PublishRun
+from broker.cli.publishing.publish_run import (
+    MAX_OUTSTANDING,
+    MAX_OUTSTANDING_WITH_KEYS,
+    PublishRun,
+)
+from broker.cli.publishing.published_table import PublishedTable
 from broker.cli.publishing.reader_thread import ReaderThread
 from broker.cli.publishing.split_options import split_options
 from broker.cli.publishing.tally import Tally
@@ -71,6 +78,7 @@ def _parse_time_path(_: click.Context, __: click.Parameter, value: str | None) -
     help="Path of a payload's time, for --pace.  [default: known for the shipped types]",
 )
 @split_options
+@key_options
 @click.option("--dry-run", is_flag=True, help="Read and check everything; send nothing.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first refusal.")
 @node_options
@@ -85,6 +93,7 @@ def command(
     time_from: TimePath | None,
     split: Split | None,
     namespaces: dict[str, str],
+    keys: KeyOptions,
     dry_run: bool,
     fail_fast: bool,
 ) -> None:
@@ -100,15 +109,19 @@ def command(
         raise click.UsageError("--rate and --pace exclude each other")
     if stream is not None:
         check_stream_name(stream)
+    rule = keys.parse_rule(namespaces)
     options = PublishOptions(
         stream=stream,
         type=type_ or None,
         security_level=SecurityLevel(security_level) if security_level else None,
         time_from=time_from,
+        key=rule,
     )
     tally = Tally(print_note)
-    if namespaces and split is None:
-        raise click.UsageError("--namespace needs --split")
+    if namespaces and split is None and rule is None:
+        raise click.UsageError("--namespace needs --split or --id")
+    if rule is None and (keys.published is not None or keys.most is not None):
+        raise click.UsageError("--published and --published-max need --id")
     items = read_all(sources, open_stdin, Preparation(options), split)
     began = time.monotonic()
     if dry_run:
@@ -120,7 +133,21 @@ def command(
         speed = Rate(rate)
     elif pace is not None:
         speed = OriginalPace(pace)
-    raise SystemExit(asyncio.run(_publish(access, items, tally, speed, fail_fast)))
+    with contextlib.ExitStack() as stack:
+        table = None
+        if rule is not None:
+            input_ = {
+                "label": "-".join(type_) if type_ else rule.text,
+                "nodes": access.endpoints,
+                "stream": stream,
+                "type": type_,
+                "split": split and split.path.text,
+                "id": rule.text,
+                "namespaces": namespaces,
+            }
+            table = stack.enter_context(contextlib.closing(keys.open_table(input_)))
+        status = asyncio.run(_publish(access, items, tally, speed, fail_fast, table))
+    raise SystemExit(status)
 
 
 async def _publish(
@@ -129,12 +156,20 @@ async def _publish(
     tally: Tally,
     pace: Pace,
     fail_fast: bool,
+    table: PublishedTable | None,
 ) -> int:
     with stop_on_signals() as stop:
         async with access.session(stop) as client:
             began = time.monotonic()
             publishing = PublishRun(
-                client, tally, pace, stop, timeout=access.timeout, fail_fast=fail_fast
+                client,
+                tally,
+                pace,
+                stop,
+                timeout=access.timeout,
+                fail_fast=fail_fast,
+                most_outstanding=MAX_OUTSTANDING if table is None else MAX_OUTSTANDING_WITH_KEYS,
+                table=table,
             )
             reading = ReaderThread(items, size_of=_size_of)
             with show_progress(tally, client, enabled=sys.stderr.isatty()):
@@ -169,6 +204,7 @@ def _print_summary(tally: Tally, seconds: float, *, stopped: bool) -> None:
         rate = tally.durable / seconds if seconds > 0 else 0.0
         print_note(
             f"{tally.durable} of {tally.found} events are durable, {tally.refused} refused"
+            + (f", {tally.known} known" if tally.known else "")
             + (f", {tally.duplicates} duplicates" if tally.duplicates else "")
             + (f", {unconfirmed} without a receipt" if unconfirmed else "")
             + f"; {seconds:.1f} s, {rate:,.0f} events/s"

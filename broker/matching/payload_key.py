@@ -16,8 +16,8 @@ from broker.matching.query.tree import Axis, Path, PathStart
 from broker.matching.separate_names import call_separately
 
 
-def compile_key(text: str, namespaces: Mapping[str, str]) -> Callable[[bytes], str]:
-    """Return a function that evaluates the XPath expression `text` on a payload.
+def compile_value(text: str, namespaces: Mapping[str, str]) -> Callable[[etree._Element], str]:
+    """Return a function that evaluates the XPath expression `text` on a payload's element.
 
     Both raise `BadQuery`. DTD defaults and variables are not available.
     """
@@ -31,10 +31,26 @@ def compile_key(text: str, namespaces: Mapping[str, str]) -> Callable[[bytes], s
     except etree.XPathSyntaxError as error:
         raise BadQuery(f"the key {text[:80]!r} is no XPath expression: {error}") from None
 
+    def value(payload: etree._Element) -> str:
+        try:
+            return str(xpath(payload))
+        except etree.LxmlError as error:
+            raise BadQuery(f"the key {text[:80]!r} can not be evaluated: {error}") from None
+
+    return value
+
+
+def compile_key(text: str, namespaces: Mapping[str, str]) -> Callable[[bytes], str]:
+    """Return a function that evaluates the XPath expression `text` on a payload.
+
+    Both raise `BadQuery`. DTD defaults and variables are not available.
+    """
+    value = compile_value(text, namespaces)
+
     def key(payload: bytes) -> str:
         parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
         try:
-            return str(xpath(etree.fromstring(payload, parser)))
+            return value(etree.fromstring(payload, parser))
         except etree.LxmlError as error:
             raise BadQuery(f"the key {text[:80]!r} can not be evaluated: {error}") from None
 

@@ -75,6 +75,7 @@ def test_a_local_refusal_is_reported_with_status_1(tmp_path: Path) -> None:
     assert f"{file}:2: not well-formed" in result.stderr
     assert summary(result.stdout) | {"seconds": 0, "events_per_second": 0} == {
         "found": 3,
+        "known": 0,
         "sent": 2,
         "durable": 2,
         "duplicates": 0,

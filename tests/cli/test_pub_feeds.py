@@ -77,8 +77,12 @@ MISTAKES = (
     (("--copy", "summary=/a"), "--copy needs --split"),
     (("--split", "//a", "--copy", "title=/a"), "--copy title=/a: give summary=PATH or"),
     (("--split", "//a", *("--copy", "summary=/a") * 2), "an envelope has one summary"),
-    (("--namespace", "a=b"), "--namespace needs --split"),
-    (("--namespace", "ab"), "'ab' is not PREFIX=URI"),
+    (("--namespace", "a=b"), "--namespace needs --split or --id"),
+    (("--id", "p:a"), "--id p:a: the prefix p is not bound: give --namespace p=URI"),
+    (("--id", "a["), "--id a[: expected an operand"),
+    (("--id", "$ClientId"), "it sees only the payload, not the envelope"),
+    (("--changed",), "--changed needs --id"),
+    (("--published", "t.db"), "--published and --published-max need --id"),
 )
 
 
@@ -101,3 +105,54 @@ def test_a_feed_without_a_match_is_refused_with_a_hint(tmp_path: Path) -> None:
 def test_json_lines_are_not_cut() -> None:
     result = run(FakeNode(), "pub", "--split", "//a", "-", stdin='{"payload": "<a/>"}')
     assert result.stderr == "stdin:1: --split cuts XML, and this is JSON\n"
+
+
+SPLIT = ("--split", "//cap:alert", "--namespace", f"cap={CAP}", "--id", "cap:identifier", *KIND)
+
+
+def test_a_feed_that_is_fetched_twice_gives_each_event_once(tmp_path: Path) -> None:
+    file = tmp_path / "feed.atom"
+    node = FakeNode()
+    counts = []
+    for alerts in ((1, 2), (1, 2), (2, 3)):
+        file.write_text(feed(*map(alert, alerts)))
+        result = run(node, "pub", *SPLIT, str(file), XDG_STATE_HOME=str(tmp_path))
+        assert result.exit_code == 0, result.output
+        counts.append((summary(result.stdout)["known"], summary(result.stdout)["durable"]))
+    assert counts == [(0, 2), (2, 0), (1, 1)]
+    # Another node has its own table.
+    result = run(node, "pub", *SPLIT, str(file), "--node", "tcp:b:1", XDG_STATE_HOME=str(tmp_path))
+    assert summary(result.stdout)["durable"] == 2
+    assert len(list((tmp_path / "xmlbroker" / "published").glob("alert-1-1-*.db"))) == 2
+
+
+def test_a_changed_event_is_published_again_on_request(tmp_path: Path) -> None:
+    file = tmp_path / "feed.atom"
+    table = ("--published", str(tmp_path / "t.db"))
+    node = FakeNode()
+    for text, durable in (("x", 1), ("x", 0), ("y", 1)):
+        file.write_text(feed(alert(1, text)))
+        result = run(node, "pub", *SPLIT, "--changed", *table, str(file))
+        assert summary(result.stdout)["durable"] == durable
+    file.write_text(feed(alert(1, "z")))
+    assert summary(run(node, "pub", *SPLIT, *table, str(file)).stdout)["durable"] == 1
+    file.write_text(feed(alert(1, "w")))
+    assert summary(run(node, "pub", *SPLIT, *table, str(file)).stdout)["durable"] == 0
+
+
+def test_a_dry_run_records_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "feed.atom"
+    file.write_text(feed(alert(1), "<cap:alert/>"))
+    result = run(FakeNode(), "pub", *SPLIT, "--dry-run", str(file), XDG_STATE_HOME=str(tmp_path))
+    assert f"{file}:2: --id cap:identifier has no value in this event" in result.stderr
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "t.db").write_text("x" * 5000)
+    node = FakeNode()
+    result = run(node, "pub", *SPLIT, "--published", str(tmp_path / "t.db"), "feed.atom")
+    assert (result.exit_code, node.connections) == (1, [])
+    assert "t.db: file is not a database; without the file everything is published once more" in (
+        result.stderr
+    )

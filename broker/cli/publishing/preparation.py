@@ -14,6 +14,7 @@ from broker.cli.publishing.known_types import TIMES, detect_type
 from broker.cli.publishing.pace import TimePath
 from broker.cli.publishing.payload import Payload, UnusableDocument, make_payload
 from broker.cli.publishing.publication import Publication, RawDocument, Refusal, SourceLocation
+from broker.cli.publishing.publication_key import KeyRule
 from broker.errors import BrokerError
 from broker.event.encoding import is_utf8
 from broker.event.envelope import ENVELOPE_TYPE, NAMESPACE, EventType, SecurityLevel
@@ -32,6 +33,7 @@ class PublishOptions:
     type: tuple[str, str] | None = None
     security_level: SecurityLevel | None = None
     time_from: TimePath | None = None
+    key: KeyRule | None = None
 
 
 @attrs.frozen
@@ -109,6 +111,9 @@ class Preparation:
         self, location: SourceLocation, payload: Payload | None, fields: dict[str, Any]
     ) -> Publication:
         name, version, stream = self._find_type(payload, fields)
+        rule = self.options.key
+        if rule is not None and payload is None:
+            raise UnusableDocument(f"--id {rule.text} has no value: the event has no payload")
         level = self.options.security_level or SecurityLevel(fields.get("level") or "med")
         return Publication(
             location=location if payload is None else location.plus_lines(payload.skipped_lines),
@@ -118,6 +123,7 @@ class Preparation:
             application_types=_text_values(fields, "application_types"),
             summary=_text_value(fields, "summary"),
             time=None if payload is None else self._find_time(payload, name),
+            key=None if rule is None or payload is None else rule.find_key(payload.root),
             is_unchanged=payload is not None and payload.is_unchanged,
         )
 

@@ -55,5 +55,16 @@ class Publication:
     summary: str | None = None
     time: float | None = None
     """The event's own time, seconds since 1970; None if it has none."""
+    key: bytes | None = None
+    """Key of the event in the table of published keys; None without `--id`."""
     is_unchanged: bool = True
     """True if the payload's bytes are those of the source, so that line numbers apply."""
+
+
+@attrs.frozen
+class PortionEnd:
+    """End of the items of one file, or of one answer to a fetch."""
+
+    key: bytes
+    """Entry of the table of published keys, once all items are published."""
+    value: bytes = b""

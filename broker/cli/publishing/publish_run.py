@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from broker.cli.publishing.pace import Pace
-from broker.cli.publishing.publication import Publication, Refusal
+from broker.cli.publishing.portion_record import Portion, PortionRecord
+from broker.cli.publishing.publication import PortionEnd, Publication, Refusal
+from broker.cli.publishing.published_table import PublishedTable
 from broker.cli.publishing.tally import REFUSALS, Tally
 from broker.cli.stop_signal import Stop
 from broker.client.client import Client
-from broker.errors import BrokerError, Closed, GaveUp, Overloaded
+from broker.errors import BrokerError, Closed, GaveUp, Overloaded, TableUnavailable
 
 #: With more unanswered events reading waits.
 MAX_OUTSTANDING: Final = 5_000
+#: With keys: after a kill at most so many events are published once more.
+MAX_OUTSTANDING_WITH_KEYS: Final = 500
 #: Seconds for receipts after Ctrl-C.
 RECEIPT_TIMEOUT: Final = 5.0
 #: Without errors nothing else here yields to the loop.
@@ -24,7 +29,7 @@ _EVENTS_PER_SLICE: Final = 250
 class ItemSource(Protocol):
     """Source of the items: a `ReaderThread`."""
 
-    async def next_items(self) -> list[Publication | Refusal]: ...
+    async def next_items(self) -> Sequence[Publication | Refusal | PortionEnd]: ...
 
 
 class PublishRun:
@@ -38,7 +43,9 @@ class PublishRun:
         timeout: float,
         fail_fast: bool = False,
         most_outstanding: int = MAX_OUTSTANDING,
+        table: PublishedTable | None = None,
     ) -> None:
+        """With a `table` known events are not published; `run` flushes it."""
         self._client = client
         self._tally = tally
         self._pace = pace
@@ -46,6 +53,8 @@ class PublishRun:
         self._timeout = timeout
         self._fail_fast = fail_fast
         self._max_outstanding = most_outstanding
+        self._record = PortionRecord(table)
+        self._is_flush_due = False
         self._loop = asyncio.get_running_loop()
         self._receipts: deque[asyncio.Future[Any]] = deque()
         self._give_up_timer: asyncio.TimerHandle | None = None
@@ -68,15 +77,22 @@ class PublishRun:
             if self._receipts and self.error is None:
                 await asyncio.wait(self._receipts, timeout=RECEIPT_TIMEOUT)
         finally:
+            self._flush_record()
             self._client.on_state = self._client.on_trouble = None
             if self._give_up_timer is not None:
                 self._give_up_timer.cancel()
 
-    async def _publish_item(self, item: Publication | Refusal) -> None:
+    async def _publish_item(self, item: Publication | Refusal | PortionEnd) -> None:
         if self._stop:
+            return
+        if isinstance(item, PortionEnd):
+            self._tally.begin_portion()
+            self._change_record(lambda: self._record.end_portion(item))
             return
         if isinstance(item, Refusal):
             self._count_refusal(item)
+            return
+        if self._is_known(item):
             return
         delay = self._pace.delay(item.time, self._loop.time())
         if delay > 0:
@@ -87,6 +103,16 @@ class PublishRun:
             await self._await_oldest()
         if self._tally.sent % _EVENTS_PER_SLICE == 0:
             await asyncio.sleep(0)
+
+    def _is_known(self, item: Publication) -> bool:
+        try:
+            known = self._record.is_known(item.key)
+        except TableUnavailable as error:
+            self._end_with(error)
+            return True
+        if known:
+            self._tally.count_known()
+        return known
 
     def _try_publish(self, item: Publication) -> bool:
         """Return False if the outbox is full."""
@@ -113,11 +139,20 @@ class PublishRun:
         else:
             self._tally.count_sent()
             self._receipts.append(receipt)
-            receipt.add_done_callback(lambda future: self._count_result(item, future))
+            portion = self._record.begin_event(item.key)
+            receipt.add_done_callback(lambda future: self._count_result(item, portion, future))
         return True
 
-    def _count_result(self, item: Publication, future: asyncio.Future[Any]) -> None:
+    def _count_result(
+        self, item: Publication, portion: Portion, future: asyncio.Future[Any]
+    ) -> None:
         error = future.exception()
+        if error is None:
+            self._change_record(lambda: self._record.accept_event(item.key, portion))
+        elif isinstance(error, REFUSALS):
+            self._change_record(lambda: self._record.refuse_event(item.key, portion))
+        else:
+            self._record.lose_event(portion)
         self._tally.count_result(item, future.result() if error is None else error)
         if isinstance(error, REFUSALS):
             if self._fail_fast:
@@ -125,7 +160,25 @@ class PublishRun:
         elif isinstance(error, BrokerError) and not isinstance(error, Closed):
             self._end_with(error)
 
+    def _change_record(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except TableUnavailable as error:
+            self._end_with(error)
+        if not self._is_flush_due:
+            # The receipts of a batch come in one turn of the loop, and share a transaction.
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush_record)
+
+    def _flush_record(self) -> None:
+        self._is_flush_due = False
+        try:
+            self._record.flush()
+        except TableUnavailable as error:
+            self._end_with(error)
+
     def _count_refusal(self, refusal: Refusal) -> None:
+        self._record.refuse_item()
         self._tally.count_refused(refusal)
         if self._fail_fast:
             self._stop.request()

@@ -29,12 +29,14 @@ _ENVELOPE_LINES: Final = 2
 
 @attrs.define
 class Tally:
-    """`found` is `refused_locally` plus `sent`; `sent` is the sum of the others."""
+    """`found` is the sum of `refused_locally`, `known` and `sent`; `sent` is that of the others."""
 
     report: Callable[[str], None]
     """Called with each refusal as a line of text, up to a bound."""
     found: int = 0
     refused_locally: int = 0
+    known: int = 0
+    """Published before, so not sent."""
     sent: int = 0
     durable: int = 0
     duplicates: int = 0
@@ -57,6 +59,14 @@ class Tally:
         self.refused_locally += 1
         self._report_refusal(str(refusal))
 
+    def count_known(self) -> None:
+        self.found += 1
+        self.known += 1
+
+    def begin_portion(self) -> None:
+        """Report refusals again: the next ones are of another file or fetch."""
+        self._reported = 0
+
     def count_sent(self) -> None:
         self.found += 1
         self.sent += 1
@@ -77,6 +87,7 @@ class Tally:
         """Return one line of JSON."""
         counts = {
             "found": self.found,
+            "known": self.known,
             "sent": self.sent,
             "durable": self.durable,
             "duplicates": self.duplicates,

@@ -4,13 +4,21 @@ import asyncio
 import json
 import signal
 from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
 from typing import Any, cast
 
 import attrs
 
 from broker.cli.publishing.pace import AsFastAsPossible, OriginalPace, Pace
-from broker.cli.publishing.publication import Publication, Refusal, SourceLocation
+from broker.cli.publishing.publication import (
+    PortionEnd,
+    Publication,
+    Refusal,
+    SourceLocation,
+)
 from broker.cli.publishing.publish_run import PublishRun
+from broker.cli.publishing.published_table import PublishedTable
 from broker.cli.publishing.tally import MAX_REPORTED, Tally
 from broker.cli.stop_signal import Stop
 from broker.client.client import Client
@@ -21,6 +29,7 @@ from broker.errors import (
     NotConnected,
     NotValid,
     Overloaded,
+    TableUnavailable,
 )
 from broker.event.envelope import EventType
 from tests.cli.fake_node import FakeClient, FakeNode, Published
@@ -36,11 +45,13 @@ def publication(number: int, **changes: Any) -> Publication:
 class FakeItems:
     """Portions of a hundred; then the end, or blocking forever."""
 
-    def __init__(self, items: Iterable[Publication | Refusal], *, ends: bool = True) -> None:
+    def __init__(
+        self, items: Iterable[Publication | Refusal | PortionEnd], *, ends: bool = True
+    ) -> None:
         self._items = list(items)
         self._ends = ends
 
-    async def next_items(self) -> list[Publication | Refusal]:
+    async def next_items(self) -> list[Publication | Refusal | PortionEnd]:
         portion, self._items = self._items[:100], self._items[100:]
         if not portion and not self._ends:
             await asyncio.get_running_loop().create_future()
@@ -92,6 +103,7 @@ def test_everything_is_published_in_order_and_counted() -> None:
     summary = json.loads(tally.summary(2.0))
     assert summary == {
         "found": 1000,
+        "known": 0,
         "sent": 1000,
         "durable": 1000,
         "duplicates": 0,
@@ -256,3 +268,59 @@ def test_an_end_of_the_session_by_the_node_ends_the_run() -> None:
     outcome = publish(node, FakeItems(map(publication, range(1000)), ends=False))
     assert isinstance(outcome.publishing.error, AuthenticationFailed)
     assert outcome.tally.unconfirmed == outcome.tally.sent
+
+
+def keyed(*keys: str) -> list[Publication]:
+    return [publication(n, key=key.encode(), stream=key) for n, key in enumerate(keys, 1)]
+
+
+def published(table: PublishedTable, node: FakeNode, *items: Publication | PortionEnd) -> Outcome:
+    return publish(node, FakeItems(items), table=table)
+
+
+def test_an_event_with_a_known_key_is_published_once(tmp_path: Path) -> None:
+    node = FakeNode(refuse=lambda each: NotValid("bad") if each.stream == "c" else None)
+    with closing(PublishedTable(tmp_path / "t.db")) as table:
+        tally = published(table, node, *keyed("a", "b", "a", "c")).tally
+        assert (tally.found, tally.known, tally.durable, tally.refused) == (4, 1, 2, 1)
+    with closing(PublishedTable(tmp_path / "t.db")) as table:
+        tally = published(table, node, *keyed("a", "c", "d", "b")).tally
+        # A refused event is tried again.
+        assert (tally.found, tally.known, tally.durable, tally.refused) == (4, 2, 1, 1)
+    assert [each.stream for each in node.published] == ["a", "b", "c", "c", "d"]
+
+
+def test_events_without_a_receipt_are_not_recorded(tmp_path: Path) -> None:
+    with closing(PublishedTable(tmp_path / "t.db")) as table:
+        node = FakeNode(silent=True)
+        node.on_publish = lambda client: client.on_state and client.on_state(False, None)
+        outcome = publish(
+            node, FakeItems([*keyed("a", "b"), PortionEnd(b"end")]), table=table, timeout=0.001
+        )
+        assert (outcome.tally.unconfirmed, outcome.tally.durable) == (2, 0)
+        assert len(table) == 0
+
+
+def test_receipts_of_one_turn_share_a_transaction(tmp_path: Path) -> None:
+    with closing(PublishedTable(tmp_path / "t.db")) as table:
+        statements: list[str] = []
+        table._database.set_trace_callback(statements.append)
+        published(table, FakeNode(), *keyed(*map(str, range(100))), PortionEnd(b"end"))
+        assert len(table) == 101
+        assert statements.count("COMMIT") < 20
+
+
+def test_a_table_that_can_not_be_written_ends_the_run(tmp_path: Path) -> None:
+    node = FakeNode()
+    with closing(PublishedTable(tmp_path / "t.db")) as table:
+        node.on_publish = lambda _: table.close()
+        outcome = publish(node, FakeItems(keyed("a", "b"), ends=False), table=table)
+    assert isinstance(outcome.publishing.error, TableUnavailable)
+
+
+def test_refusals_of_each_portion_are_reported() -> None:
+    refused: list[Refusal | PortionEnd] = [
+        Refusal(SourceLocation("f", n), "bad") for n in range(MAX_REPORTED + 50)
+    ]
+    outcome = publish(FakeNode(), FakeItems([*refused, PortionEnd(b""), *refused]))
+    assert len(outcome.reported) == 2 * (MAX_REPORTED + 1)
