@@ -35,7 +35,7 @@ def infer_dtd(statistics: SampleStatistics, reference: DtdReference) -> Derivati
     """Raises `BadDtd` without samples."""
     if not statistics.documents:
         raise BadDtd("there are no samples to infer a DTD from")
-    table = statistics.prefixes.choose()
+    table = statistics.prefixes.choose(statistics.roots)
     return Derivation(
         reference=reference,
         roots=tuple(sorted(statistics.roots)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -76,9 +76,16 @@ class PrefixUse:
         if len(uris) < MAX_FORMS:
             uris.add(uri)
 
-    def choose(self) -> PrefixTable:
-        """Keep the prefixes of the samples where they agree, else one prefix a namespace."""
-        return self._keep_forms() or self._choose_one_each()
+    def choose(self, roots: Collection[str]) -> PrefixTable:
+        """Keep the prefixes of the samples where they agree, else one prefix a namespace.
+
+        A DTD has a default namespace only if all payloads without prefix have it.
+        """
+        namespaces = {split_name(root)[0] for root in roots}
+        written = set().union(*(self._elements[root] for root in roots))
+        has_default = len(namespaces) == 1 and written == {""}
+        default = namespaces.pop() if has_default else ""
+        return self._keep_forms(default) or self._choose_one_each(default)
 
     def _count(self, forms: dict[str, Counter[str]], key: str, prefix: str) -> None:
         counter = forms.setdefault(key, Counter())
@@ -87,7 +94,7 @@ class PrefixUse:
         else:
             self._is_uncounted = True
 
-    def _keep_forms(self) -> PrefixTable | None:
+    def _keep_forms(self, default: str) -> PrefixTable | None:
         """Return None if a name has several prefixes, or a prefix several namespaces."""
         bindings: dict[str, str] = {}
         forms = [(split_name(name)[0], found) for name, found in self._elements.items()]
@@ -97,6 +104,8 @@ class PrefixUse:
             for prefix in counter:
                 if bindings.setdefault(prefix, uri) != uri or prefix == _ENVELOPE_PREFIX:
                     return None
+        if bindings.get("", default) != default:
+            return None
         written = {
             name: _join(next(iter(counter)), split_name(name)[1])
             for name, counter in self._elements.items()
@@ -104,7 +113,7 @@ class PrefixUse:
         for_attributes = {uri: next(iter(found)) for uri, found in self._attributes.items()}
         return self._make_table({}, for_attributes, bindings, written)
 
-    def _choose_one_each(self) -> PrefixTable:
+    def _choose_one_each(self, default: str) -> PrefixTable:
         wanted: dict[str, Counter[str]] = {}
         unprefixed: set[str] = set()
         for name, counter in self._elements.items():
@@ -113,8 +122,9 @@ class PrefixUse:
             unprefixed |= {uri} if "" in counter else set()
         for uri, counter in self._attributes.items():
             wanted.setdefault(uri, Counter()).update(counter)
-        # A prefix may go with any name of its namespace; no prefix only if all do without.
-        plain = {uri for uri in unprefixed if set(wanted[uri]) == {""} and unprefixed <= {uri}}
+        # Names without prefix have no namespace, or all of them have the payloads'.
+        is_plain = unprefixed == {default} and set(wanted[default]) == {""}
+        plain = {default} if is_plain else set()
         taken = {XML_NAMESPACE: "xml", "": "", **dict.fromkeys(plain, "")}
         for uri in sorted(wanted, key=lambda each: (-wanted[each].total(), each)):
             if uri not in taken:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 from lxml import etree
@@ -20,11 +20,11 @@ REFERENCE = DtdReference("sample", "1.0")
 #: Name, attributes, and contents: texts and further trees.
 Tree: TypeAlias = tuple[str, dict[str, str], list["Tree | str"]]
 
-NAMES = st.sampled_from(["a", "b", "c", "d", "p:a", "p:e", "é"])
+NAMES = st.sampled_from(["a", "b", "c", "p:a", "p:b", "p:d", "q:b", "é"])
 COMMENT = "<!-- -->"
 TEXTS = st.sampled_from([" \n", "text", " 7 ", "\u00a0", COMMENT])
 ATTRIBUTES = st.dictionaries(
-    st.sampled_from(["x", "y", "p:x", "xml:lang"]),
+    st.sampled_from(["x", "y", "p:x", "q:x", "xml:lang"]),
     st.sampled_from(["", "1", "<&\"'%--"]),
     max_size=3,
 )
@@ -35,14 +35,20 @@ TREES: st.SearchStrategy[Tree] = st.recursive(
 )
 
 
-def build(tree: Tree, namespaces: dict[str, str]) -> etree._Element:
+#: Namespaces by the prefixes of trees.
+_NAMESPACES = {"p": "urn:p", "q": "urn:q", "xml": "http://www.w3.org/XML/1998/namespace"}
+
+
+def build(tree: Tree, bindings: dict[str, str]) -> etree._Element:
+    """Return the document, in which `bindings` are the namespaces by prefix."""
     name, attributes, contents = tree
-    element = etree.Element(_expand(name, namespaces), None, namespaces)
+    nsmap: Any = {prefix or None: uri for prefix, uri in bindings.items()}
+    element = etree.Element(_expand(name), None, nsmap)
     for key, value in attributes.items():
-        element.set(_expand(key, namespaces), value)
+        element.set(_expand(key), value)
     for content in contents:
         if isinstance(content, tuple):
-            element.append(build(content, namespaces))
+            element.append(build(content, bindings))
         elif content == COMMENT:
             element.append(etree.Comment(" "))
         elif len(element):
@@ -52,10 +58,14 @@ def build(tree: Tree, namespaces: dict[str, str]) -> etree._Element:
     return element
 
 
-def _expand(name: str, namespaces: dict[str, str]) -> str:
+def read_back(root: etree._Element) -> etree._Element:
+    """Return the document as its text has it: lxml gives names the default namespace."""
+    return etree.fromstring(etree.tostring(root, encoding="UTF-8"))
+
+
+def _expand(name: str) -> str:
     prefix, colon, local = name.rpartition(":")
-    uri = {"xml": "http://www.w3.org/XML/1998/namespace", **namespaces}.get(prefix)
-    return f"{{{uri}}}{local}" if colon else name
+    return f"{{{_NAMESPACES[prefix]}}}{local}" if colon else name
 
 
 def infer(documents: Iterable[etree._Element]) -> Derivation:
