@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import IO, Any, Final
 
@@ -42,12 +43,16 @@ _ADVICE: Final[tuple[tuple[type[BrokerError], str], ...]] = (
     (TooManySessions, "end another session first"),
     (VersionMismatch, "install the same version here and at the node"),
     (QueryTooExpensive, "simplify the query, or raise [query] in the node's configuration"),
-    (BadQuery, "correct the query; bind a prefix with --namespace p=URI"),
+    (BadQuery, "correct the query"),
     (BadPosition, "begin at a time, or at a position from this node"),
-    (UnknownSubscription, "ask the client's last node, or name another client"),
+    (
+        UnknownSubscription,
+        "`xmlbroker durable list` lists those of this node; the client's last node may have it",
+    ),
     (BadName, "see the grammar of names in docs/cli.md"),
     (ConfigurationError, "`xmlbroker config --explain` shows every setting"),
 )
+_UNBOUND: Final = re.compile("the prefix '([^']+)' is not bound")
 
 
 class Failure(click.ClickException):
@@ -60,6 +65,13 @@ class Failure(click.ClickException):
 
 
 def failure_of(error: BrokerError) -> Failure:
+    if isinstance(error, BadQuery):
+        if (unbound := _UNBOUND.search(error.text)) is not None:
+            return Failure(f"{error}: --namespace {unbound[1]}=URI")
+        if "there is no function" in error.text:
+            return Failure(f"{error}; use its functions, such as contains() and starts-with()")
+        if "the end of the query" in error.text:
+            return Failure(f"{error}; quote the whole query: a shell takes > and blanks for itself")
     for kind, advice in _ADVICE:
         if isinstance(error, kind):
             return Failure(f"{error}; {advice}")

@@ -21,7 +21,8 @@ from broker.errors import GaveUp
 if TYPE_CHECKING:
     from broker.client.client import Client
 
-DEFAULT_NODE: Final = "tcp:127.0.0.1:8765"
+DEFAULT_PORT: Final = 8765
+DEFAULT_NODE: Final = f"tcp:127.0.0.1:{DEFAULT_PORT}"
 #: Seconds for the node's last commit.
 CLOSE_TIMEOUT: Final = 5.0
 _MAX_SECRET_BYTES: Final = 1024
@@ -122,6 +123,8 @@ def node_options(command: _F) -> _F:
         token_file: Path | None,
         **kwargs: Any,
     ) -> Any:
+        for endpoint in node:
+            _check_endpoint(endpoint)
         files = {"trust": trust, "certificate": certificate, "key": key, "token_file": token_file}
         access = NodeAccess(
             endpoints=node,
@@ -145,6 +148,21 @@ def node_options(command: _F) -> _F:
     for option in reversed(_OPTIONS):
         with_access = option(with_access)
     return with_access  # type: ignore[return-value]
+
+
+def _check_endpoint(endpoint: str) -> None:
+    if endpoint.startswith("unix:"):
+        return
+    from broker.client.address import parse_address
+
+    try:
+        parse_address(endpoint)
+    except ValueError as error:
+        close = ""
+        if "/" not in endpoint and endpoint.count(":") < 2 and not endpoint.startswith("t"):
+            host, _, port = endpoint.partition(":")
+            close = f", such as tcp:{host}:{port or DEFAULT_PORT}"
+        raise click.BadParameter(f"{endpoint!r}: {error}{close}", param_hint="'--node'") from None
 
 
 def _file_option(option: str, name: str, text: str) -> Callable[[_F], _F]:

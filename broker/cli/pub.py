@@ -7,6 +7,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Generator, Iterable
+from pathlib import Path
 
 import click
 
@@ -45,7 +46,7 @@ def _parse_time_path(_: click.Context, __: click.Parameter, value: str | None) -
 
 
 @click.command(no_args_is_help=True)
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("sources", nargs=-1, metavar="SOURCE...")
 @click.option("--stream", help="The stream.  [default: from the document, or its type]")
 @click.option(
     "--type",
@@ -105,6 +106,13 @@ def command(
     Documents that can not be published are reported on stderr and counted; the rest is published.
     The exit status is 1 if there were any.
     """
+    if not sources:
+        name, version = type_ or ("", "")
+        if Path(version).exists() and version:
+            raise click.UsageError(
+                f"--type takes a name and a version, such as: --type {name} 1.0 {version}"
+            )
+        raise click.UsageError("Missing argument 'SOURCE...': a file, a folder, or - for a pipe.")
     if rate is not None and pace is not None:
         raise click.UsageError("--rate and --pace exclude each other")
     if stream is not None:

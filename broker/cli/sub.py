@@ -10,10 +10,12 @@ from functools import partial
 import click
 
 from broker.cli.event_format import as_document, as_json, as_payload, as_printable, as_text
+from broker.cli.failure import Failure
 from broker.cli.merge_options import merge_options
 from broker.cli.namespaces import namespace_option
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.output import Output
+from broker.cli.query_hint import check_single_query, hint_at_streams
 from broker.cli.recovery_progress import ask_recoveries, note_stages
 from broker.cli.starting_point import parse_start
 from broker.cli.stop_signal import Stop, stop_on_signals
@@ -21,7 +23,7 @@ from broker.cli.terminal import is_terminal, print_note
 from broker.client.merged import MergedSubscription, Merging
 from broker.client.received import Start
 from broker.client.subscription import Subscription
-from broker.errors import BrokerError
+from broker.errors import BadQuery, BrokerError
 from broker.event.stream import StreamPattern
 
 #: Seconds for events in transit, after the end of the past.
@@ -36,7 +38,7 @@ def _parse_start(_: click.Context, __: click.Parameter, value: str | None) -> St
         raise click.BadParameter(f"{value!r}: {error}") from None
 
 
-@click.command()
+@click.command(context_settings={"allow_extra_args": True})
 @click.argument("query", default="true()")
 @click.option(
     "--streams",
@@ -87,8 +89,10 @@ def _parse_start(_: click.Context, __: click.Parameter, value: str | None) -> St
     flag_value="json",
     help="Print one line of JSON per event.  [default in a pipe]",
 )
+@click.pass_context
 @node_options
 def command(
+    context: click.Context,
     access: NodeAccess,
     query: str,
     streams: str,
@@ -109,6 +113,7 @@ def command(
     begins with /Mspaces:Event sees the envelope. $StreamId, $ClientId and $Securitylevel are
     variables.
     """
+    check_single_query(context.args, query)
     StreamPattern.parse(streams)
     if durable and not (access.client_id or access.account):
         # A random client would never find it again.
@@ -152,8 +157,9 @@ def command(
                     return
                 if isinstance(subscription, MergedSubscription):
                     subscription.on_missing = output.print_missing
+                hint = hint_at_streams(query)
                 for warning in subscription.warnings:
-                    print_note(f"warning: {warning}")
+                    print_note(f"warning: {warning}{'. ' * bool(hint)}{hint}")
                 try:
                     async with note_stages(client):
                         past = partial(ask_recoveries, client)
@@ -169,7 +175,12 @@ def command(
                     note += f", {subscription.mesh.events} came first through the mesh"
                 print_note(note)
 
-    asyncio.run(run())
+    try:
+        asyncio.run(run())
+    except BadQuery as error:
+        if hint := hint_at_streams(query):
+            raise Failure(f"{error}; {hint}") from None
+        raise
 
 
 async def _print_events(

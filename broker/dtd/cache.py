@@ -20,6 +20,7 @@ from broker.dtd.dtd import Dtd
 from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.fetch_slots import FetchSlots
 from broker.dtd.interfaces import IDtd, IDtdCache, IDtdSource
+from broker.dtd.missing_type import describe_missing_type
 from broker.dtd.negative_cache import NegativeCache
 from broker.dtd.reference import DtdReference
 from broker.errors import (
@@ -344,7 +345,9 @@ class DtdCache:
                 self._slots.release(hint.owner)
             kind = kind if other is UnknownType else other
         if found is None:
-            raise kind(f"no DTD for {reference}: {'; '.join(reasons) or 'there is no source'}")
+            if kind in (UnknownType, ForbiddenPointer):
+                raise kind(describe_missing_type(reference, self.versions(reference.type), reasons))
+            raise kind(f"no DTD for {reference}: {'; '.join(reasons)}")
         return found
 
     async def _ask_sources(

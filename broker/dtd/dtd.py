@@ -195,7 +195,10 @@ def _check_elements(
                     f"{attribute.qualified_name!r} of {name!r} is not one of its values",
                 )
     if ENVELOPE not in places:
-        raise BadDtd(f"the DTD does not declare {ENVELOPE}: it does not include the envelope")
+        raise BadDtd(
+            f"the DTD does not declare {ENVELOPE}: it does not include the envelope; 'New types' "
+            "in docs/dtds.md shows the lines, and `xmlbroker dtd infer` writes them"
+        )
 
 
 def _located_error(name: str, places: dict[str, tuple[int, str]], problem: str) -> BadDtd:

@@ -24,6 +24,7 @@ _TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+){0,3}", re.ASCII)
 _HEAD = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+(?:<\?xml([ \t\r\n][^>]*?)\?>)?[ \t\r\n]*+")
 _ENCODING = re.compile(rb"[ \t\r\n]encoding[ \t\r\n]*=[ \t\r\n]*[\"']([^\"']*)")
+_XML_VERSION = re.compile(rb"[ \t\r\n]version[ \t\r\n]*=[ \t\r\n]*[\"']([^\"']*)")
 _START_TAG = re.compile(rb"<[^!?/>\s]")
 _TAIL = b"</Mspaces:Event>"
 
@@ -31,14 +32,18 @@ _TAIL = b"</Mspaces:Event>"
 def extract_payload_element(document: bytes) -> bytes:
     """Remove byte order mark, XML declaration and outer white space.
 
-    Raises `BadEnvelope` if no element begins then, or the encoding is not UTF-8. The node checks
-    the rest.
+    Raises `BadEnvelope` if no element begins then, the encoding is not UTF-8, or the declaration is
+    not of XML 1.0. The node checks the rest.
     """
     head = _HEAD.match(document)
     assert head is not None
     encoding = _ENCODING.search(head[1] or b"")
     if encoding is not None and not is_utf8(encoding[1].decode("latin-1")):
         raise BadEnvelope(f"payload is in {encoding[1][:40].decode('latin-1')}, not UTF-8")
+    version = _XML_VERSION.search(head[1] or b"")
+    if version is not None and version[1] != b"1.0":
+        shown = version[1][:40].decode("latin-1")
+        raise BadEnvelope(f"payload is in XML {shown}: only 1.0 is accepted")
     element = document[head.end() :].rstrip(b" \t\r\n")
     if not _START_TAG.match(element):
         raise BadEnvelope("payload does not begin with an element")
@@ -86,7 +91,7 @@ def _format_head(
     if not _TYPE_NAME.fullmatch(type_name):
         raise BadEnvelope(f"event type {type_name[:80]!r} is not a name of a DTD")
     if not _VERSION.fullmatch(version):
-        raise BadEnvelope(f"version {version[:80]!r} is not numbers joined by dots")
+        raise BadEnvelope(f"version {version[:80]!r} is not numbers joined by dots, such as 1.0")
     check_stream_name(stream)
     pointer = system_identifier(type_name, version) if system_id is None else system_id
     if '"' in pointer:

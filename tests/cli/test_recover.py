@@ -170,7 +170,7 @@ def test_invalid_options_are_reported_before_a_node_is_asked(
             "(line 1, column 9); correct the query",
         ),
         (BadPosition("it lies in the future"), "in the future; begin at a time, or at a position"),
-        (UnknownSubscription("none is known"), "none is known; ask the client's last node"),
+        (UnknownSubscription("none is known"), "none is known; `xmlbroker durable list` lists"),
     ],
 )
 def test_a_refusal_of_the_node_is_one_line_with_advice(error: Exception, says: str) -> None:

@@ -11,9 +11,14 @@ from typing import Any
 
 import pytest
 from lxml import etree
+from twisted.internet.task import Clock
 
+from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue
+from broker.dtd.catalogue_source import CatalogueSource
 from broker.dtd.dtd import Dtd
+from broker.dtd.fetch_hint import FetchHint
+from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
 
 Shipped = Callable[[str, str], Dtd]
@@ -88,10 +93,19 @@ def test_the_types_listed_are_those_of_the_catalogue(catalogue: Catalogue) -> No
     assert listed == set(catalogue.references())
 
 
-def test_the_driver_of_ten_lines_works(catalogue: Catalogue, event: Event, parse: Parse) -> None:
+def test_the_driver_of_ten_lines_works_in_a_folder_of_the_users_own(
+    catalogue: Catalogue, event: Event, parse: Parse, tmp_path: Path
+) -> None:
     driver = PAGE.split("```dtd\n")[1].split("```")[0]
     assert len(driver.splitlines()) == 10
-    weather = Dtd.load(DtdReference("weather", "1.0"), driver.encode(), catalogue.read)
+    (tmp_path / "weather-1.0.dtd").write_text(driver)
+    entries = PAGE.split("## New types")[1].split("```xml\n")[1].split("```")[0]
+    (tmp_path / "catalog.xml").write_text(entries)
+    source = CatalogueSource(Catalogue.load(tmp_path))
+    dtds = DtdCache(catalogue, [source], CacheLimits(), Clock())
+    found: list[IDtd] = []
+    dtds.lookup(DtdReference("weather", "1.0"), FetchHint()).addCallback(found.append)
+    (weather,) = found
     good = parse(event(b'<weather station="KBOS"><wind>12</wind></weather>', "weather"))
     assert weather.check(good) is None
     weather.apply_defaults(good)

@@ -198,7 +198,7 @@ def test_refusals_are_one_line(node: NodeProcess) -> None:
         (("/flight[",), "(line 1, column 9); correct the query"),
         (("--since", f"{epoch}:9999"), "lies in the future of"),
         (("--until", f"{epoch}:9999"), "lies in the future of"),
-        (("--explain", "//v:x"), "--namespace p=URI"),
+        (("--explain", "//v:x"), "--namespace v=URI"),
     ):
         out, err = run_command(node, "recover", *arguments, status=1)
         assert out == "" and len(err.splitlines()) == 1

@@ -22,6 +22,10 @@ _BLANK = re.compile(rb"(?:[ \t\r\n]|\xef\xbb\xbf)*")
 _TAG = re.compile(
     rb"<[^<>\"']*+(?:(?:\"[^\"<]*+(?:\"|(?=<))|'[^'<]*+(?:'|(?=<)))[^<>\"']*+)*+([<>])"
 )
+_SUBSET = (
+    "the DOCTYPE has an internal subset, which no event may have: remove it; its declarations "
+    "belong in the DTD of a type"
+)
 #: Group 1 is the internal subset, if any.
 _DOCTYPE = re.compile(
     rb"<![^\[>\"']*+(?:(?:\"[^\"]*\"|'[^']*')[^\[>\"']*+)*+"
@@ -175,7 +179,7 @@ class DocumentSplitter:
                 self._location(), b"", f"the document is larger than {self._max} bytes"
             )
         elif self._has_root or self._has_doctype:
-            problem = "the DOCTYPE has an internal subset" if self._has_subset else ""
+            problem = _SUBSET if self._has_subset else ""
             yield RawDocument(self._location(), self._buffer[self._start : self._scanned], problem)
         self._advance()
         self._oversized_line = 0

@@ -58,6 +58,11 @@ def make_payload(document: bytes, *, transcoded: bool = False) -> Payload:
         raise UnusableDocument(f"not well-formed: {reason}", line) from None
     except (ValueError, LookupError) as error:
         raise UnusableDocument(f"not well-formed: {error}") from None
+    version = cast(Any, root.getroottree().docinfo).xml_version
+    if version != "1.0":
+        raise UnusableDocument(
+            f"it declares XML {version[:40]}, and only 1.0 is accepted: declare version 1.0"
+        )
     if cast(Any, root.getroottree().docinfo).doctype and _ENTITY.search(document):
         raise UnusableDocument("it uses an entity other than the five predefined ones")
     head = _HEAD.match(document)

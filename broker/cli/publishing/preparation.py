@@ -22,6 +22,10 @@ from broker.event.reader import read_event
 
 #: Lines of `sub` that are not events.
 _REPORT_KEYS = frozenset({"gap", "missing", "status", "type-changed"})
+#: Of an object that is an event; others are ignored.
+_EVENT_KEYS = frozenset(
+    {"stream", "type", "version", "level", "payload", "summary", "application_types"}
+)
 _TIME_PATHS = {name: TimePath(path) for name, path in TIMES.items()}
 
 
@@ -96,6 +100,10 @@ class Preparation:
             raise UnusableDocument("not a JSON object")
         if not _REPORT_KEYS.isdisjoint(fields):
             return None
+        if _EVENT_KEYS.isdisjoint(fields):
+            raise UnusableDocument(
+                f"the object has no key of an event: {', '.join(sorted(_EVENT_KEYS))}"
+            )
         text = fields.get("payload")
         if text is None:
             payload = None
@@ -145,7 +153,7 @@ class Preparation:
             known = ", ".join(sorted(TIMES))
             raise UnusableDocument(
                 f"the type of <{str(payload.root.tag)[:80]}> is not one of {known}: "
-                "name it with --type NAME VERSION"
+                "name it with --type NAME VERSION (`xmlbroker dtd list` lists the node's types)"
             )
         return detected.name, detected.version, detected.stream
 
