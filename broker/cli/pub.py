@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sys
+import threading
 import time
 from collections.abc import Generator, Iterable
 from pathlib import Path
@@ -15,17 +17,18 @@ from broker.cli.failure import failure_of
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.publishing.collection_splitter import Split
 from broker.cli.publishing.document_reader import Item, read_all
+from broker.cli.publishing.input_options import InputOptions, input_options
 from broker.cli.publishing.key_options import KeyOptions, key_options
 from broker.cli.publishing.pace import AsFastAsPossible, OriginalPace, Pace, Rate, TimePath
 from broker.cli.publishing.preparation import Preparation, PublishOptions
 from broker.cli.publishing.progress import show_progress
-from broker.cli.publishing.publication import Refusal
+from broker.cli.publishing.publication import PortionEnd, Publication, Refusal
 from broker.cli.publishing.publish_run import (
     MAX_OUTSTANDING,
     MAX_OUTSTANDING_WITH_KEYS,
     PublishRun,
 )
-from broker.cli.publishing.published_table import PublishedTable
+from broker.cli.publishing.published_table import PublishedTable, table_key
 from broker.cli.publishing.reader_thread import ReaderThread
 from broker.cli.publishing.split_options import split_options
 from broker.cli.publishing.tally import Tally
@@ -80,6 +83,7 @@ def _parse_time_path(_: click.Context, __: click.Parameter, value: str | None) -
 )
 @split_options
 @key_options
+@input_options
 @click.option("--dry-run", is_flag=True, help="Read and check everything; send nothing.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first refusal.")
 @node_options
@@ -95,13 +99,15 @@ def command(
     split: Split | None,
     namespaces: dict[str, str],
     keys: KeyOptions,
+    input_: InputOptions,
     dry_run: bool,
     fail_fast: bool,
 ) -> None:
     """Publish every document of every SOURCE, and wait until all are durable.
 
     A SOURCE is a file, a folder, a tar archive, or - for a pipe. A file holds one XML document,
-    several concatenated ones, or JSON lines; it may be compressed.
+    several concatenated ones, or JSON lines; it may be compressed. With --watch a SOURCE is a
+    folder, with --every an address.
 
     Documents that can not be published are reported on stderr and counted; the rest is published.
     The exit status is 1 if there were any.
@@ -128,12 +134,14 @@ def command(
     tally = Tally(print_note)
     if namespaces and split is None and rule is None:
         raise click.UsageError("--namespace needs --split or --id")
-    if rule is None and (keys.published is not None or keys.most is not None):
-        raise click.UsageError("--published and --published-max need --id")
-    items = read_all(sources, open_stdin, Preparation(options), split)
-    began = time.monotonic()
+    needs_table = rule is not None or input_.is_repeated
+    if not needs_table and (keys.published is not None or keys.most is not None):
+        raise click.UsageError("--published and --published-max need --id, --watch or --every")
+    input_.check_sources(sources, dry_run=dry_run)
+    preparation = Preparation(options)
     if dry_run:
-        _dry_run(items, tally, fail_fast)
+        began = time.monotonic()
+        _dry_run(read_all(sources, open_stdin, preparation, split), tally, fail_fast)
         _print_summary(tally, time.monotonic() - began, stopped=False)
         raise SystemExit(1 if tally.refused else 0)
     speed: Pace = AsFastAsPossible()
@@ -141,26 +149,33 @@ def command(
         speed = Rate(rate)
     elif pace is not None:
         speed = OriginalPace(pace)
+    # Equal settings make equal events of a document.
+    made_by = {
+        "stream": stream,
+        "type": type_,
+        "split": split and split.path.text,
+        "id": rule and rule.text,
+        "namespaces": namespaces,
+    }
     with contextlib.ExitStack() as stack:
         table = None
-        if rule is not None:
-            input_ = {
-                "label": "-".join(type_) if type_ else rule.text,
-                "nodes": access.endpoints,
-                "stream": stream,
-                "type": type_,
-                "split": split and split.path.text,
-                "id": rule.text,
-                "namespaces": namespaces,
-            }
-            table = stack.enter_context(contextlib.closing(keys.open_table(input_)))
+        if needs_table:
+            repeated = sources if input_.is_repeated else ()
+            place = {"nodes": access.endpoints, "sources": repeated}
+            label = "-".join(type_ or repeated[:1] or [rule.text if rule else ""])
+            table = keys.open_table(label, {**place, **made_by})
+            stack.enter_context(contextlib.closing(table))
+        stopped = threading.Event()
+        stack.callback(stopped.set)
+        digest = table_key(json.dumps(made_by, sort_keys=True))
+        items = input_.read_sources(sources, preparation, split, table, stopped, digest)
         status = asyncio.run(_publish(access, items, tally, speed, fail_fast, table))
     raise SystemExit(status)
 
 
 async def _publish(
     access: NodeAccess,
-    items: Generator[Item, None, None],
+    items: Generator[Item | PortionEnd, None, None],
     tally: Tally,
     pace: Pace,
     fail_fast: bool,
@@ -190,8 +205,8 @@ async def _publish(
         return stop.exit_status or (1 if tally.refused or tally.unconfirmed else 0)
 
 
-def _size_of(item: Item) -> int:
-    return 0 if isinstance(item, Refusal) else len(item.payload or b"")
+def _size_of(item: Item | PortionEnd) -> int:
+    return len(item.payload or b"") if isinstance(item, Publication) else 0
 
 
 def _dry_run(items: Iterable[Item], tally: Tally, fail_fast: bool) -> None:

@@ -82,7 +82,14 @@ MISTAKES = (
     (("--id", "a["), "--id a[: expected an operand"),
     (("--id", "$ClientId"), "it sees only the payload, not the envelope"),
     (("--changed",), "--changed needs --id"),
-    (("--published", "t.db"), "--published and --published-max need --id"),
+    (("--published", "t.db"), "--published and --published-max need --id, --watch or --every"),
+    (("--watch",), "--watch: feed.xml is not a folder"),
+    (("--watch", "--every", "5s"), "--watch and --every exclude each other"),
+    (("--watch", "--dry-run"), "--dry-run excludes --watch and --every"),
+    (("--every", "5s"), "--every: feed.xml: it is not an address such as https://example.org/"),
+    (("--every", "1ms"), "'1ms' is not from 1s to 7d"),
+    (("--every", "often"), "'often': it is not a number and one unit of ms, s, m, h, d"),
+    (("https://example.org/feed",), "https://example.org/feed: give --every 60s to fetch it"),
 )
 
 

@@ -41,12 +41,12 @@ class KeyOptions:
         except BadQuery as error:
             raise click.UsageError(f"--id {self.id}: {error.text}") from None
 
-    def open_table(self, input_: Mapping[str, Any]) -> PublishedTable:
-        """Open the table of an input, by default that of its description.
+    def open_table(self, label: str, description: Mapping[str, Any]) -> PublishedTable:
+        """Open the table of an input; its default name has the label and the description's hash.
 
         Raises `TableUnavailable`.
         """
-        path = self.published or _default_path(input_)
+        path = self.published or _default_path(label, description)
         return PublishedTable(path, self.most or DEFAULT_ENTRIES)
 
 
@@ -97,9 +97,9 @@ def key_options(command: _F) -> _F:
     return with_keys  # type: ignore[return-value]
 
 
-def _default_path(input_: Mapping[str, Any]) -> Path:
-    digest = blake2b(json.dumps(input_, sort_keys=True).encode(), digest_size=6).hexdigest()
-    label = _NOT_IN_LABEL.sub("-", str(input_["label"])).strip("-")[:_MAX_LABEL].strip("-")
+def _default_path(label: str, description: Mapping[str, Any]) -> Path:
+    digest = blake2b(json.dumps(description, sort_keys=True).encode(), digest_size=6).hexdigest()
+    label = _NOT_IN_LABEL.sub("-", label).strip("-")[:_MAX_LABEL].strip("-")
     return _state_folder() / "published" / f"{label or 'input'}-{digest}.db"
 
 

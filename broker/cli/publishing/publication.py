@@ -15,10 +15,10 @@ class SourceLocation:
     source: str
     """A file, or `archive: member`, or `stdin`."""
     line: int
-    """Its first line, from 1."""
+    """Its first line, from 1; 0: the whole source."""
 
     def __str__(self) -> str:
-        return f"{self.source}:{self.line}"
+        return f"{self.source}:{self.line}" if self.line else self.source
 
     def plus_lines(self, lines: int) -> SourceLocation:
         return SourceLocation(self.source, self.line + lines)

@@ -7,9 +7,11 @@ Nothing is unpacked to disk.
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
+import math
 import os
 import tarfile
 import zlib
@@ -37,6 +39,20 @@ READ_ERRORS: Final = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMA
 Form = Literal["xml", "json", "utf-16", "tar", "compressed", "empty", "unknown"]
 
 
+class ByteBound:
+    """Bound of the bytes of several sources together."""
+
+    def __init__(self, most: float = math.inf) -> None:
+        self._most = most
+        self._left = most
+
+    def count(self, size: int) -> None:
+        """Raises `OSError` beyond the bound."""
+        self._left -= size
+        if self._left < 0:
+            raise OSError(errno.EFBIG, f"it is larger than {self._most:.0f} bytes, unpacked")
+
+
 @attrs.frozen
 class OpenedSource:
     """Read it to its end before the next."""
@@ -44,9 +60,12 @@ class OpenedSource:
     name: str
     form: Form
     stream: IO[bytes]
+    bound: ByteBound = attrs.field(factory=ByteBound, eq=False)
 
     def read_portions(self) -> Iterator[bytes]:
+        """Raises `OSError` beyond the bound."""
         while portion := _read_some(self.stream):
+            self.bound.count(len(portion))
             yield portion
 
 
@@ -56,24 +75,24 @@ def open_sources(
     """Files of a folder are sorted by name."""
     for argument in arguments:
         if argument == "-":
-            yield from _open_stream("stdin", stdin())
+            yield from open_stream("stdin", stdin())
             continue
         path = Path(argument)
-        for file in _list_files(path) if path.is_dir() else [path]:
+        for file in list_files(path) if path.is_dir() else [path]:
             try:
                 with open(file, "rb") as stream:
-                    yield from _open_stream(str(file), stream)
+                    yield from open_stream(str(file), stream)
             except OSError as error:
                 yield Refusal(SourceLocation(str(file), 1), f"can not be read: {error.strerror}")
 
 
-def _list_files(folder: Path) -> Iterator[Path]:
+def list_files(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(parent, name) for name in sorted(names) if not name.startswith("."))
 
 
-def _open_stream(
+def open_stream(
     name: str, stream: IO[bytes], compressions: int = 0
 ) -> Iterator[OpenedSource | Refusal]:
     try:
@@ -88,7 +107,7 @@ def _open_stream(
     if form == "compressed" and compressions < 2:
         opener: Any = next(opener for magic, opener in _OPENERS if head.startswith(magic))
         with opener(whole) as unpacked:
-            yield from _open_stream(name, unpacked, compressions + 1)
+            yield from open_stream(name, unpacked, compressions + 1)
     elif form == "tar":
         yield from _open_members(name, whole)
     elif form in ("unknown", "compressed"):
@@ -110,7 +129,7 @@ def _open_members(name: str, stream: IO[bytes]) -> Iterator[OpenedSource | Refus
                 content = archive.extractfile(member) if member.isfile() else None
                 if content is not None:
                     with closing(content):
-                        yield from _open_stream(f"{name}: {member.name}", content, compressions=1)
+                        yield from open_stream(f"{name}: {member.name}", content, compressions=1)
         # tarfile accepts an archive that stops between two files.
         if any(watched.tail):
             yield Refusal(
