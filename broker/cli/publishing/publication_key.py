@@ -38,11 +38,7 @@ class KeyRule:
             raise UnusableDocument(f"--id {self.text} {reason}")
         if not self.with_content:
             return table_key("id", found)
-        # Not the bytes: prefixes and blanks in tags may differ from fetch to fetch.
-        canonical = cast(Any, etree.tostring)(
-            payload, method="c14n", exclusive=True, with_comments=False, with_tail=False
-        )
-        return table_key("content", found, sha256(canonical).digest())
+        return table_key("content", found, sha256(_canonical_form(payload)).digest())
 
 
 def parse_key_rule(text: str, namespaces: Mapping[str, str], *, with_content: bool) -> KeyRule:
@@ -54,3 +50,15 @@ def parse_key_rule(text: str, namespaces: Mapping[str, str], *, with_content: bo
     if query.variables or query.uses_envelope:
         raise BadQuery("it sees only the payload, not the envelope")
     return KeyRule(text, compile_value(query.text, dict(query.namespaces)), with_content)
+
+
+def _canonical_form(payload: etree._Element) -> bytes:
+    # Not the bytes: prefixes and blanks in tags may differ from fetch to fetch.
+    try:
+        made = cast(Any, etree.tostring)(
+            payload, method="c14n", exclusive=True, with_comments=False, with_tail=False
+        )
+        return cast(bytes, made)
+    except etree.C14NError:
+        # A namespace is a relative URI, which only the slower form of lxml takes.
+        return str(etree.canonicalize(payload)).encode("utf-8", "surrogatepass")

@@ -56,6 +56,12 @@ def test_changed_compares_the_canonical_content(document: str, same: bool) -> No
     assert first != key("<a n='1'><b/></a>")
 
 
+def test_content_with_a_relative_namespace_is_compared_too() -> None:
+    first = key("<a n='1' xmlns='../x'><b/></a>", changed=True)
+    assert first == key("<a n='1'  xmlns='../x'><b></b></a>", changed=True)
+    assert first != key("<a n='1' xmlns='../x'><b/><b/></a>", changed=True)
+
+
 @pytest.mark.parametrize(
     ("document", "reason"),
     [("<a/>", "has no value"), ("<a n=' '/>", "has no value"), (f"<a n='{'x' * 5000}'/>", "4096")],
