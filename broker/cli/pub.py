@@ -160,7 +160,7 @@ def command(
     with contextlib.ExitStack() as stack:
         table = None
         if needs_table:
-            repeated = sources if input_.is_repeated else ()
+            repeated = input_.find_names(sources)
             place = {"nodes": access.endpoints, "sources": repeated}
             label = "-".join(type_ or repeated[:1] or [rule.text if rule else ""])
             table = keys.open_table(label, {**place, **made_by})
@@ -194,7 +194,11 @@ async def _publish(
                 most_outstanding=MAX_OUTSTANDING if table is None else MAX_OUTSTANDING_WITH_KEYS,
                 table=table,
             )
-            reading = ReaderThread(items, size_of=_size_of)
+            reading = ReaderThread(
+                items,
+                size_of=_size_of,
+                is_portion_end=lambda item: isinstance(item, PortionEnd),
+            )
             with show_progress(tally, client, enabled=sys.stderr.isatty()):
                 await publishing.run(reading)
             reading.cancel()

@@ -41,6 +41,12 @@ class InputOptions:
     def is_repeated(self) -> bool:
         return self.watch or self.every is not None
 
+    def find_names(self, sources: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the sources of a repeated input, whatever the working folder; else nothing."""
+        if self.watch:
+            return tuple(str(Path(source).absolute()) for source in sources)
+        return sources if self.every is not None else ()
+
     def check_sources(self, sources: tuple[str, ...], *, dry_run: bool) -> None:
         """Raises `click.UsageError`."""
         if self.watch and self.every is not None:
@@ -75,7 +81,7 @@ class InputOptions:
             return read_all(sources, open_stdin, preparation, split)
         if self.watch:
             return FolderWatch(
-                folders=tuple(Path(source).absolute() for source in sources),
+                folders=tuple(map(Path, self.find_names(sources))),
                 read_file=lambda path: read_all((path,), open_stdin, preparation, split),
                 table=table,
                 wait=stopped.wait,

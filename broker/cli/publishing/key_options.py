@@ -99,7 +99,8 @@ def key_options(command: _F) -> _F:
 
 def _default_path(label: str, description: Mapping[str, Any]) -> Path:
     digest = blake2b(json.dumps(description, sort_keys=True).encode(), digest_size=6).hexdigest()
-    label = _NOT_IN_LABEL.sub("-", label).strip("-")[:_MAX_LABEL].strip("-")
+    # The query of an address may have a secret.
+    label = _NOT_IN_LABEL.sub("-", label.partition("?")[0]).strip("-")[:_MAX_LABEL].strip("-")
     return _state_folder() / "published" / f"{label or 'input'}-{digest}.db"
 
 

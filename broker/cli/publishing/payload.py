@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import Any, Final, cast
 
 import attrs
@@ -10,16 +11,24 @@ from lxml import etree
 
 from broker.event.encoding import is_utf8
 
-_PARSERS: Final = {
-    encoding: etree.XMLParser(
-        resolve_entities=False,
-        no_network=True,
-        load_dtd=False,
-        huge_tree=False,
-        encoding=encoding,
-    )
-    for encoding in (None, "utf-8")
-}
+
+class _Parsers(threading.local):
+    """Parsers of each thread: libxml2 frees the names of documents with the thread."""
+
+    def __init__(self) -> None:
+        self.by_encoding = {
+            encoding: etree.XMLParser(
+                resolve_entities=False,
+                no_network=True,
+                load_dtd=False,
+                huge_tree=False,
+                encoding=encoding,
+            )
+            for encoding in (None, "utf-8")
+        }
+
+
+_parsers: Final = _Parsers()
 _HEAD = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+(?:<\?xml[ \t\r\n][^>]*?\?>)?[ \t\r\n]*+")
 #: libxml2's own text for the position in the document.
 _PLACE = re.compile(r",? line \d+(?:, column \d+)?")
@@ -51,7 +60,7 @@ def make_payload(document: bytes, *, transcoded: bool = False) -> Payload:
     A `transcoded` document is in UTF-8 regardless of its declaration.
     """
     try:
-        root = etree.fromstring(document, _PARSERS["utf-8" if transcoded else None])
+        root = etree.fromstring(document, _parsers.by_encoding["utf-8" if transcoded else None])
     except etree.XMLSyntaxError as error:
         line = error.lineno or 1
         reason = _PLACE.sub("", error.msg or "the document is empty")

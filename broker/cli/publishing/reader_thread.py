@@ -28,13 +28,19 @@ class ReaderThread(Generic[_T]):
         *,
         size_of: Callable[[_T], int] = lambda _: 0,
         most_bytes: int = MAX_WAITING_BYTES,
+        is_portion_end: Callable[[_T], bool] = lambda _: False,
     ) -> None:
-        """The thread blocks while `most` items or `most_bytes` of them wait."""
+        """The thread blocks while `most` items or `most_bytes` of them wait.
+
+        Another thread continues after the end of a portion: libxml2 frees the names of documents
+        with the thread that has parsed them.
+        """
         self._items = items
         self._loop = asyncio.get_running_loop()
         self._most = most
         self._size_of = size_of
         self._most_bytes = most_bytes
+        self._is_portion_end = is_portion_end
         self._waiting = self._waiting_bytes = 0
         self._space = threading.Condition()
         self._ready: deque[_T] = deque()
@@ -42,9 +48,11 @@ class ReaderThread(Generic[_T]):
         self._over = False
         self._cancelled = False
         self._error: BaseException | None = None
+        self._start_thread()
+
+    def _start_thread(self) -> None:
         # A thread that blocks on a pipe must not keep the process alive.
-        self._thread = threading.Thread(target=self._read_items, name="reading", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._read_portion, name="reading", daemon=True).start()
 
     async def next_items(self) -> list[_T]:
         """Return at least one item; an empty list is the end.
@@ -72,7 +80,7 @@ class ReaderThread(Generic[_T]):
             self._cancelled = True
             self._space.notify()
 
-    def _read_items(self) -> None:
+    def _read_portion(self) -> None:
         try:
             for item in self._items:
                 if not self._await_space(self._size_of(item)):
@@ -80,12 +88,14 @@ class ReaderThread(Generic[_T]):
                 self._ready.append(item)
                 if len(self._ready) == 1:
                     self._wake_loop()
+                if self._is_portion_end(item):
+                    self._start_thread()
+                    return
         except BaseException as error:
             self._error = error
-        finally:
-            self._items.close()
-            self._over = True
-            self._wake_loop()
+        self._items.close()
+        self._over = True
+        self._wake_loop()
 
     def _await_space(self, size: int) -> bool:
         """Return False if the reading was cancelled."""

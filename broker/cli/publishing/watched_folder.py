@@ -86,7 +86,7 @@ class FolderWatch:
 
     def _scan(self, folder: Path, scan: dict[str, FileState]) -> Iterator[Refusal]:
         """Add the folder's files to `scan`, and yield a problem once."""
-        problem = "" if folder.is_dir() else "the folder does not exist now"
+        problem = _find_problem(folder)
         paths = list_files(folder)
         for path in itertools.islice(paths, self.max_files):
             try:
@@ -102,3 +102,11 @@ class FolderWatch:
         if problem and problem != self._problems.get(folder):
             yield Refusal(SourceLocation(str(folder), 0), problem)
         self._problems[folder] = problem
+
+
+def _find_problem(folder: Path) -> str:
+    try:
+        os.scandir(folder).close()
+    except OSError as error:
+        return f"the folder can not be read now: {error.strerror}"
+    return ""

@@ -6,7 +6,10 @@ from collections.abc import Generator
 
 import pytest
 
+from broker.cli.publishing.preparation import Preparation, PublishOptions
+from broker.cli.publishing.publication import Publication, RawDocument, SourceLocation
 from broker.cli.publishing.reader_thread import ReaderThread
+from tests.matching.resident_memory import measure_resident
 
 
 def numbers(count: int) -> Generator[int, None, None]:
@@ -71,6 +74,28 @@ def test_the_thread_blocks_while_many_bytes_wait() -> None:
         return taken
 
     assert asyncio.run(take()) == ahead
+
+
+def test_names_of_documents_are_freed_at_the_end_of_their_portion() -> None:
+    def documents() -> Generator[RawDocument, None, None]:
+        for turn in range(40):
+            names = b"".join(b"<n%d_%d a%d_%d=''/>" % (turn, n, turn, n) for n in range(5000))
+            made = Preparation(PublishOptions(type=("a", "1"))).prepare_xml(
+                RawDocument(SourceLocation("f", 1), b"<a>" + names + b"</a>")
+            )
+            assert isinstance(made, Publication)
+            yield RawDocument(SourceLocation("f", 1), b"")
+
+    async def take() -> int:
+        reading = ReaderThread(documents(), is_portion_end=lambda _: True)
+        await reading.next_items()
+        before = measure_resident()
+        while await reading.next_items():
+            pass
+        return measure_resident() - before
+
+    # 400,000 names are 17 MB.
+    assert asyncio.run(take()) < 5 << 20
 
 
 def test_an_error_comes_after_the_last_item() -> None:

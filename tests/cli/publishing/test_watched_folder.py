@@ -177,7 +177,8 @@ def test_a_missing_folder_is_reported_once_and_awaited(folder: Path, table: Publ
         write(folder / "a", FLIGHT % 1)
 
     found = watch(folder, table, folder.rmdir, lambda: None, come_back, lambda: None)
-    assert ids(found) == ["the folder does not exist now", "1", "end"]
+    reason = "the folder can not be read now: No such file or directory"
+    assert ids(found) == [reason, "1", "end"]
 
 
 def test_the_files_of_a_folder_are_bounded(folder: Path, table: PublishedTable) -> None:
