@@ -47,7 +47,8 @@ def show_progress(tally: Tally, client: Client, *, enabled: bool) -> Iterator[No
         line.update(
             task,
             description=f"sent {tally.sent:,}   durable {tally.durable:,}   "
-            f"refused {tally.refused:,}   {tally.durable / seconds:,.0f} events/s"
+            + (f"known {tally.known:,}   " if tally.known else "")
+            + f"refused {tally.refused:,}   {tally.durable / seconds:,.0f} events/s"
             + ("" if client.connected else "   no connection, retrying"),
         )
         line.refresh()
