@@ -109,6 +109,7 @@ def _find_problem(dtd: Dtd, raw: RawDocument) -> str | None:
         return f"{raw.location.plus_lines(unusable.line - 1)}: {unusable}"
     except BrokerError as error:
         return f"{raw.location.plus_lines(max(error.line - 1, 0))}: {error.text}"
+    dtd.normalise_attributes(root)
     invalid = dtd.check(root)
     if invalid is None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from functools import cached_property
 from io import BytesIO
 from types import MappingProxyType
@@ -21,6 +22,7 @@ from broker.dtd.interfaces import IDtd
 from broker.dtd.prefix_hint import PrefixHint
 from broker.dtd.reference import DtdReference
 from broker.dtd.renamed_document import RenamedDocuments
+from broker.dtd.tokenised import TokenisedAttributes
 from broker.errors import BadDtd, NotValid
 
 ENVELOPE_NAMESPACE: Final = "urn:xmlbroker:mspaces"
@@ -58,6 +60,7 @@ class Dtd:
         self.declared_names = DeclaredNames(self.elements)
         self._renamed = RenamedDocuments(self.declared_names, self.elements)
         self._defaults = DefaultAttributes(elements, self.declared_names)
+        self._tokenised = TokenisedAttributes(elements, self.declared_names)
 
     @cached_property
     def _parsed_for_renamed(self) -> etree.DTD:
@@ -147,6 +150,14 @@ class Dtd:
     def _clear_errors(self, parsed: etree.DTD) -> None:
         # lxml keeps the entries until the next event; one event can make 100,000.
         cast(Any, parsed)._clear_error_log()
+
+    @property
+    def tokenised_attributes(self) -> Mapping[str, frozenset[str]]:
+        return self._tokenised.by_element
+
+    def normalise_attributes(self, root: etree._Element) -> None:
+        """Normalise attributes that are not CDATA, before `check` (XML 1.0, section 3.3.3)."""
+        self._tokenised.normalise(root)
 
     def apply_defaults(self, root: etree._Element) -> None:
         """Add missing attributes within `root`, envelope or payload (T21)."""

@@ -35,6 +35,13 @@ class IDtd(Interface):
     def is_valid_as_written(root: etree._Element) -> bool:
         """Return True if the event is valid, and all of its names are written as in the DTD."""
 
+    tokenised_attributes: Mapping[str, frozenset[str]] = Attribute(
+        "Attributes of payloads that are not CDATA, by element; qualified names."
+    )
+
+    def normalise_attributes(root: etree._Element) -> None:
+        """Normalise attributes that are not CDATA within `root`, before it is checked."""
+
     def apply_defaults(root: etree._Element) -> None:
         """Add the DTD's default attributes within `root` (T21)."""
 

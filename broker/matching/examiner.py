@@ -67,6 +67,7 @@ class Examiner:
             if document.find(b"&", prolog.end) >= 0:
                 check_entity_references(document, prolog.end)
             if dtd is not None:
+                dtd.normalise_attributes(root)
                 has_declared_names = dtd.is_valid_as_written(root)
                 if not has_declared_names and (invalid := dtd.check(root)) is not None:
                     raise invalid
@@ -113,6 +114,7 @@ class Examiner:
     def parse_recognised(self, document: bytes, header: Header, dtd: IDtd) -> ParsedEvent:
         """Parse a recognised event, which is valid by `dtd` and has this header."""
         root = self._parser.parse(document)
+        dtd.normalise_attributes(root)
         dtd.apply_defaults(root)
         return ParsedEvent(root, EnvelopeParts(header, find_payload(root)))
 
@@ -145,6 +147,7 @@ class Examiner:
         if keep_names and not (has_declared_names and _has_no_instructions(document, prolog)):
             self._count_names(document, prolog, dtd, _LOGGED)
         if dtd is not None:
+            dtd.normalise_attributes(root)
             dtd.apply_defaults(root)
         else:
             check_envelope_structure(root)

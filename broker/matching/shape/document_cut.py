@@ -15,6 +15,7 @@ from lxml import etree
 
 from broker.dtd.declaration import DeclaredAttribute
 from broker.dtd.interfaces import IDtd
+from broker.dtd.tokenised import normalise_tokens
 from broker.event.envelope import NAMESPACE
 from broker.matching.query.namespaces import XML_NAMESPACE
 from broker.matching.shape.document_template import SLOT_TEXT, SLOT_VALUE
@@ -46,6 +47,7 @@ class EligibleValues:
             if _allows_any_value(attribute)
         )
         self.names = dtd.names
+        self.tokenised = dtd.tokenised_attributes
 
     def is_eligible_text(self, name: str, tag: str) -> bool:
         """Return True if a leaf with this name and lxml tag may have any text."""
@@ -234,7 +236,12 @@ class DocumentCutter:
             declared = self._eligible.names_of_dtd.attribute_name(clark, prefix)
             if declared not in self._eligible.names:
                 raise NotLearnable(Reason.UNDECLARED)
-            if place >= len(known) or known[place] != (clark, value.decode()):
+            text = value.decode()
+            if declared in self._eligible.tokenised.get(name, ()):
+                # The bytes remain constants; the tree has the value that queries see.
+                text = normalise_tokens(text)
+                value = text.encode()
+            if place >= len(known) or known[place] != (clark, text):
                 raise NotLearnable(Reason.UNVERIFIED)
             place += 1
             node = self._add_attribute(clark, prefix, value)

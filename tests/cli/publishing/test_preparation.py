@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
 import pytest
 
+from broker.cli.publishing.document_reader import read_all
 from broker.cli.publishing.pace import TimePath
 from broker.cli.publishing.preparation import Preparation, PublishOptions
 from broker.cli.publishing.publication import Publication, RawDocument, Refusal, SourceLocation
@@ -208,3 +210,23 @@ def test_an_event_in_another_encoding_is_published_in_utf_8(
     assert isinstance(found, Publication), found
     assert found.payload == "<flight><id>\u00c3\u00a9</id></flight>".encode()
     assert found.summary == "\u00c3\u00a9"
+
+
+XML_1_1 = "<?xml version='1.1'?><flight/>"
+EVENT_1_1 = write_event(EventId("p", 1, 1, 1), "a", EventType("flight", "1.0"), b"<flight/>")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        XML_1_1.encode(),
+        XML_1_1.encode("utf-16"),
+        EVENT_1_1.replace(b'version="1.0"', b'version="1.1"', 1),
+        json.dumps({"payload": XML_1_1}).encode(),
+    ],
+    ids=["payload", "UTF-16", "event", "JSON"],
+)
+def test_xml_1_1_is_refused(data: bytes) -> None:
+    (item,) = read_all(("-",), lambda: io.BytesIO(data), Preparation())
+    assert isinstance(item, Refusal)
+    assert item.reason == "it declares XML 1.1, and only 1.0 is accepted: declare version 1.0"
