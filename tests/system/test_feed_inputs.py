@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.publishing.publish_run import MAX_OUTSTANDING_WITH_KEYS
+from broker.cli.publishing.publish_run import MAX_REPEATED
 from tests.system.fork_server import ForkedProcess
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 
@@ -102,7 +102,7 @@ def test_a_killed_publisher_repeats_few_events_and_loses_none(
         stream.close()
     known, durable = publisher.run(*range(2100))
     assert known + durable == 2100
-    assert 100 <= durable <= 100 + MAX_OUTSTANDING_WITH_KEYS
+    assert 100 <= durable <= 100 + MAX_REPEATED
     ids = publisher.read_ids(2000 + durable)
     assert len(ids) == 2100
     assert publisher.run(*range(2100)) == (2100, 0)

@@ -23,7 +23,7 @@ from broker.cli.publishing.start_tag import (
     Scope,
     declared_bindings,
     extend_scope,
-    may_use_prefix,
+    find_used_prefixes,
     write_declarations,
 )
 from broker.event.encoding import is_utf8
@@ -370,11 +370,14 @@ class _Event:
         missing = {
             prefix: uri
             for prefix, uri in self.inherited.items()
-            if uri
-            and prefix not in self.declared
-            and (may_use_prefix(prefix, data) if prefix else self.uses_default)
+            if uri and prefix not in self.declared
         }
-        declarations = write_declarations(missing)
+        used = find_used_prefixes(filter(None, missing), data) | (
+            {""} if self.uses_default else set()
+        )
+        declarations = write_declarations(
+            {prefix: uri for prefix, uri in missing.items() if prefix in used}
+        )
         if len(declarations) > MAX_DECLARATIONS:
             reason = f"the namespaces of its ancestors have more than {MAX_DECLARATIONS} bytes"
             return RawDocument(location, b"", reason)

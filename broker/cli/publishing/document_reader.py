@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import codecs
-import math
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import IO, Final
-
-import attrs
 
 from broker.cli.publishing.collection_splitter import CollectionSplitter, Split
 from broker.cli.publishing.document_splitter import MAX_DOCUMENT, DocumentSplitter
@@ -15,7 +12,6 @@ from broker.cli.publishing.preparation import Preparation
 from broker.cli.publishing.publication import Publication, RawDocument, Refusal, SourceLocation
 from broker.cli.publishing.source import (
     READ_ERRORS,
-    ByteBound,
     OpenedSource,
     describe_error,
     open_sources,
@@ -37,20 +33,15 @@ def read_opened(
     sources: Iterable[OpenedSource | Refusal],
     preparation: Preparation,
     split: Split | None,
-    max_bytes: float = math.inf,
 ) -> Generator[Item, None, None]:
-    """Read at most `max_bytes` of all sources together, unpacked.
-
-    With `split`, each document is a collection of events.
-    """
-    bound = ByteBound(max_bytes)
+    """With `split`, each document is a collection of events."""
     for source in sources:
         if isinstance(source, Refusal):
             yield source
             continue
         last = SourceLocation(source.name, 1)
         try:
-            for item in _read_items(attrs.evolve(source, bound=bound), preparation, split):
+            for item in _read_items(source, preparation, split):
                 last = item.location
                 yield item
         except READ_ERRORS as error:

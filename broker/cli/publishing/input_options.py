@@ -19,7 +19,7 @@ from broker.cli.publishing.polled_url import UrlPoll
 from broker.cli.publishing.preparation import Preparation
 from broker.cli.publishing.publication import PortionEnd
 from broker.cli.publishing.published_table import PublishedTable
-from broker.cli.publishing.source import open_stream
+from broker.cli.publishing.source import ByteBound, open_stream
 from broker.cli.publishing.watched_folder import FolderWatch
 from broker.cli.standard_input import open_stdin
 from broker.config.units import parse_duration
@@ -89,7 +89,8 @@ class InputOptions:
             ).read()
 
         def read_body(url: str, body: IO[bytes]) -> Generator[Item, None, None]:
-            return read_opened(open_stream(url, body), preparation, split, MAX_UNPACKED)
+            opened = open_stream(url, body, ByteBound(MAX_UNPACKED))
+            return read_opened(opened, preparation, split)
 
         return UrlPoll(
             urls=sources,

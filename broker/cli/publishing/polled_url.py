@@ -51,6 +51,7 @@ class UrlPoll:
         except FetchError as error:
             again = f"tried again in {format_duration(self.interval)}"
             yield Refusal(SourceLocation(url, 0), f"can not be fetched: {error}; {again}")
+            yield PortionEnd(None)
             return
         if answer.body is not None:
             with answer.body as body:

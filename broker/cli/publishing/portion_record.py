@@ -89,5 +89,6 @@ class PortionRecord:
         self._record_if_done(portion)
 
     def _record_if_done(self, portion: Portion) -> None:
-        if self._table is not None and portion.is_done and portion.end is not None:
-            self._table.record(portion.end.key, portion.end.value)
+        end = portion.end
+        if self._table is not None and end is not None and end.key is not None and portion.is_done:
+            self._table.record(end.key, end.value)

@@ -63,8 +63,8 @@ class Publication:
 
 @attrs.frozen
 class PortionEnd:
-    """End of the items of one file, or of one answer to a fetch."""
+    """End of the items of one file, or of one fetch."""
 
-    key: bytes
-    """Entry of the table of published keys, once all items are published."""
+    key: bytes | None
+    """Entry of the table of published keys, once all items are published; None: none."""
     value: bytes = b""

@@ -18,8 +18,10 @@ from broker.errors import BrokerError, Closed, GaveUp, Overloaded, TableUnavaila
 
 #: With more unanswered events reading waits.
 MAX_OUTSTANDING: Final = 5_000
-#: With keys: after a kill at most so many events are published once more.
-MAX_OUTSTANDING_WITH_KEYS: Final = 500
+#: After a kill at most so many events with keys are published once more.
+MAX_REPEATED: Final = 500
+#: As many may have receipts that are not recorded yet.
+MAX_OUTSTANDING_WITH_KEYS: Final = MAX_REPEATED // 2
 #: Seconds for receipts after Ctrl-C.
 RECEIPT_TIMEOUT: Final = 5.0
 #: Without errors nothing else here yields to the loop.
@@ -86,7 +88,8 @@ class PublishRun:
         if self._stop:
             return
         if isinstance(item, PortionEnd):
-            self._tally.begin_portion()
+            if item.key is not None:
+                self._tally.begin_portion()
             self._change_record(lambda: self._record.end_portion(item))
             return
         if isinstance(item, Refusal):

@@ -11,7 +11,6 @@ import errno
 import gzip
 import io
 import lzma
-import math
 import os
 import tarfile
 import zlib
@@ -40,17 +39,20 @@ Form = Literal["xml", "json", "utf-16", "tar", "compressed", "empty", "unknown"]
 
 
 class ByteBound:
-    """Bound of the bytes of several sources together."""
+    """Bound of the bytes that are unpacked from one stream, read or skipped."""
 
-    def __init__(self, most: float = math.inf) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
         self._left = most
+
+    def apply(self, stream: IO[bytes]) -> IO[bytes]:
+        return cast(IO[bytes], _Counted(stream, self))
 
     def count(self, size: int) -> None:
         """Raises `OSError` beyond the bound."""
         self._left -= size
         if self._left < 0:
-            raise OSError(errno.EFBIG, f"it is larger than {self._most:.0f} bytes, unpacked")
+            raise OSError(errno.EFBIG, f"it is larger than {self._most} bytes, unpacked")
 
 
 @attrs.frozen
@@ -60,12 +62,9 @@ class OpenedSource:
     name: str
     form: Form
     stream: IO[bytes]
-    bound: ByteBound = attrs.field(factory=ByteBound, eq=False)
 
     def read_portions(self) -> Iterator[bytes]:
-        """Raises `OSError` beyond the bound."""
         while portion := _read_some(self.stream):
-            self.bound.count(len(portion))
             yield portion
 
 
@@ -93,7 +92,7 @@ def list_files(folder: Path) -> Iterator[Path]:
 
 
 def open_stream(
-    name: str, stream: IO[bytes], compressions: int = 0
+    name: str, stream: IO[bytes], bound: ByteBound | None = None, *, compressions: int = 0
 ) -> Iterator[OpenedSource | Refusal]:
     try:
         head = _read_head(stream)
@@ -107,9 +106,10 @@ def open_stream(
     if form == "compressed" and compressions < 2:
         opener: Any = next(opener for magic, opener in _OPENERS if head.startswith(magic))
         with opener(whole) as unpacked:
-            yield from open_stream(name, unpacked, compressions + 1)
+            counted = unpacked if bound is None else bound.apply(unpacked)
+            yield from open_stream(name, counted, bound, compressions=compressions + 1)
     elif form == "tar":
-        yield from _open_members(name, whole)
+        yield from _open_members(name, whole, bound)
     elif form in ("unknown", "compressed"):
         shown = head[:24].decode("utf-8", "backslashreplace")
         reason = f"this is neither XML nor JSON lines nor a tar archive: it begins with {shown!r}"
@@ -121,7 +121,9 @@ def open_stream(
             whole.detach()
 
 
-def _open_members(name: str, stream: IO[bytes]) -> Iterator[OpenedSource | Refusal]:
+def _open_members(
+    name: str, stream: IO[bytes], bound: ByteBound | None
+) -> Iterator[OpenedSource | Refusal]:
     watched = _TailRecorder(stream)
     try:
         with tarfile.open(fileobj=cast(IO[bytes], watched), mode="r|") as archive:
@@ -129,7 +131,9 @@ def _open_members(name: str, stream: IO[bytes]) -> Iterator[OpenedSource | Refus
                 content = archive.extractfile(member) if member.isfile() else None
                 if content is not None:
                     with closing(content):
-                        yield from open_stream(f"{name}: {member.name}", content, compressions=1)
+                        yield from open_stream(
+                            f"{name}: {member.name}", content, bound, compressions=1
+                        )
         # tarfile accepts an archive that stops between two files.
         if any(watched.tail):
             yield Refusal(
@@ -196,6 +200,24 @@ class _PushedBack(io.RawIOBase):
         portion, self._head = self._head[: len(buffer)], self._head[len(buffer) :]
         buffer[: len(portion)] = portion
         return len(portion)
+
+
+class _Counted:
+    """A stream whose bytes a `ByteBound` counts."""
+
+    def __init__(self, stream: IO[bytes], bound: ByteBound) -> None:
+        self._stream = stream
+        self._bound = bound
+
+    def read(self, size: int = _CHUNK) -> bytes:
+        data = self._stream.read(size)
+        self._bound.count(len(data))
+        return data
+
+    def read1(self, size: int = _CHUNK) -> bytes:
+        data = _read_some(self._stream)
+        self._bound.count(len(data))
+        return data
 
 
 class _TailRecorder:

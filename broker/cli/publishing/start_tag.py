@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 from xml.sax.saxutils import quoteattr
@@ -12,6 +12,14 @@ from broker.matching.query.namespaces import XML_NAMESPACE
 
 #: A document with more bindings in scope is refused.
 MAX_BINDINGS: Final = 256
+
+#: Names occur in values and texts too, with any punctuation before them. A colon is none: no prefix
+#: is in a namespace such as urn:cap:1.
+_BEFORE_PREFIX: Final = rb"(?<![\w.:\x80-\xff-])"
+_BEHIND_PREFIX: Final = rb":(?=[A-Za-z_\x80-\xff])"
+_ANY_NAME = re.compile(_BEFORE_PREFIX + rb"([A-Za-z_\x80-\xff][\w.\x80-\xff-]*+)" + _BEHIND_PREFIX)
+#: So many prefixes are searched one by one.
+_FEW: Final = 8
 
 #: Prefix -> URI; the prefix of the default namespace is empty.
 Scope = Mapping[str, str]
@@ -77,15 +85,15 @@ def write_declarations(bindings: Mapping[str, str]) -> bytes:
     ).encode()
 
 
-def may_use_prefix(prefix: str, element: bytes) -> bool:
-    """Return False if no name in an element's markup, values and texts has the prefix."""
-    return _prefixed_name(prefix).search(element) is not None
+def find_used_prefixes(prefixes: Iterable[str], element: bytes) -> set[str]:
+    """Return the prefixes of names in an element's markup, values and texts, and maybe more."""
+    candidates = [each for each in prefixes if f"{each}:".encode() in element]
+    if len(candidates) <= _FEW:
+        return {each for each in candidates if _name_with(each).search(element)}
+    # One pass for all of them.
+    return {found[1].decode() for found in _ANY_NAME.finditer(element)}.intersection(candidates)
 
 
 @lru_cache(MAX_BINDINGS)
-def _prefixed_name(prefix: str) -> re.Pattern[bytes]:
-    # Names occur in values and texts too, with any punctuation before them. A colon is none: a
-    # namespace such as urn:cap:1 has no prefix.
-    return re.compile(
-        rb"(?<![\w.:\x80-\xff-])" + re.escape(prefix.encode()) + rb":(?=[A-Za-z_\x80-\xff])"
-    )
+def _name_with(prefix: str) -> re.Pattern[bytes]:
+    return re.compile(_BEFORE_PREFIX + re.escape(prefix.encode()) + _BEHIND_PREFIX)

@@ -84,7 +84,7 @@ class FolderWatch:
             yield from self.read_file(path)
             yield PortionEnd(key)
 
-    def _scan(self, folder: Path, scan: dict[str, FileState]) -> Iterator[Refusal]:
+    def _scan(self, folder: Path, scan: dict[str, FileState]) -> Iterator[Refusal | PortionEnd]:
         """Add the folder's files to `scan`, and yield a problem once."""
         problem = _find_problem(folder)
         paths = list_files(folder)
@@ -101,6 +101,7 @@ class FolderWatch:
             problem = f"more than {self.max_files} files: the last ones by name wait"
         if problem and problem != self._problems.get(folder):
             yield Refusal(SourceLocation(str(folder), 0), problem)
+            yield PortionEnd(None)
         self._problems[folder] = problem
 
 

@@ -165,6 +165,15 @@ def test_an_event_keeps_its_bytes_and_gets_only_bindings_that_it_uses() -> None:
     assert [each.location.line for each in events] == [1, 2, 3, 3]
 
 
+@pytest.mark.parametrize("count", [3, 30])
+def test_many_prefixes_are_found_in_markup_and_values(count: int) -> None:
+    bindings = "".join(f" xmlns:n{n}='urn:n{n}'" for n in range(100))
+    names = [f"n{n}:x" for n in range(count)]
+    content = "<n0:x/>" + "".join(f"<i t='({each})'>{each}</i>" for each in names) + "a:n99:x"
+    (event,) = cut(f"<a{bindings}><e>{content}</e></a>", split_for("//e"))
+    assert etree.fromstring(event.data).nsmap == {f"n{n}": f"urn:n{n}" for n in range(count)}
+
+
 def test_an_event_in_another_encoding_becomes_utf_8() -> None:
     feed = '<?xml version="1.0" encoding="ISO-8859-1"?><f><ä x="ö">ü&#252;</ä></f>'
     (event,) = cut(feed.encode("latin-1"), split_for("//ä[@x = 'ö']"))

@@ -69,6 +69,14 @@ def test_a_portion_is_recorded_after_its_last_receipt(table: PublishedTable) -> 
     assert table.find(b"end") == b"value"
 
 
+def test_an_end_without_a_key_separates_portions(table: PublishedTable) -> None:
+    record = PortionRecord(table)
+    record.refuse_item()
+    record.end_portion(PortionEnd(None))
+    record.end_portion(END)
+    assert table.find(b"end") == b"value"
+
+
 def test_a_key_is_known_while_its_event_is_under_way(table: PublishedTable) -> None:
     record = PortionRecord(table)
     portion = record.begin_event(b"1")

@@ -83,7 +83,7 @@ def watch(
     # Each portion is durable at once.
     for item in FolderWatch((folder,), read_file, table, wait, options, max_files).read():
         found.append(item)
-        if isinstance(item, PortionEnd):
+        if isinstance(item, PortionEnd) and item.key is not None:
             table.record(item.key, item.value)
     return found
 
@@ -178,7 +178,7 @@ def test_a_missing_folder_is_reported_once_and_awaited(folder: Path, table: Publ
 
     found = watch(folder, table, folder.rmdir, lambda: None, come_back, lambda: None)
     reason = "the folder can not be read now: No such file or directory"
-    assert ids(found) == [reason, "1", "end"]
+    assert ids(found) == [reason, "end", "1", "end"]
 
 
 def test_the_files_of_a_folder_are_bounded(folder: Path, table: PublishedTable) -> None:
@@ -190,6 +190,6 @@ def test_the_files_of_a_folder_are_bounded(folder: Path, table: PublishedTable) 
         max_files=2,
     )
     assert ids(found) == [
-        *("more than 2 files: the last ones by name wait", "0", "end", "1", "end"),
+        *("more than 2 files: the last ones by name wait", "end", "0", "end", "1", "end"),
         *("2", "end", "3", "end"),
     ]
