@@ -29,7 +29,7 @@ COMMANDS: Final = {
     "order": "Verify the order of events by signed certificates; create keys for them.",
     "mesh": "Show a mesh, check what failures would do to it, and change its links.",
     "log": "Verify and repair the event log of a node.",
-    "dtd": "List and show DTDs; infer, check and register your own.",
+    "dtd": "List and show DTDs; infer, import, check and register your own.",
     "node": "Prepare a node's data, while the node is down, for its next start.",
     "stacks": "List the installed stacks, with their guarantees and options.",
     "config": "Explain or check a node's configuration; hash a secret for it.",

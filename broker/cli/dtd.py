@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from broker.cli.dtd_check import CheckCounts, check_events, load_dtd_file
+from broker.cli.dtd_import import import_
 from broker.cli.dtd_infer import infer
 from broker.cli.dtd_options import type_options
 from broker.cli.dtd_report import report_lines
@@ -24,10 +25,11 @@ _local = click.option("--local", is_flag=True, help="Use the shipped catalogue; 
 
 @click.group(no_args_is_help=True)
 def command() -> None:
-    """List and show the DTDs of event types; infer, check and register one of your own."""
+    """List and show the DTDs of event types; infer, import, check and register one of your own."""
 
 
 command.add_command(infer)
+command.add_command(import_)
 
 
 @command.command("list")

@@ -17,7 +17,8 @@ from broker.cli.publishing.source import READ_ERRORS, OpenedSource, describe_err
 from broker.cli.standard_input import open_stdin
 from broker.cli.terminal import echo, print_note
 from broker.dtd.derivation.driver import write_driver
-from broker.dtd.derivation.inference import counted, infer_dtd, report_lines
+from broker.dtd.derivation.inference import counted, infer_dtd
+from broker.dtd.derivation.report import report_lines
 from broker.dtd.derivation.sample_statistics import SampleStatistics
 from broker.dtd.dtd import ENVELOPE_NAMESPACE, ENVELOPE_TAG
 from broker.dtd.reference import DtdReference

@@ -48,3 +48,31 @@ def test_a_type_inferred_from_the_quarantine_is_added_and_its_samples_are_publis
         assert "is registered" in run_command(node, "dtd", "add", str(file))[1]
         out, _ = run_command(node, "pub", str(samples), "--type", name, "1.0")
         assert json.loads(out)["durable"] == found
+
+
+SCHEMA = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema"
+    targetNamespace="urn:made-up:feed" xmlns:f="urn:made-up:feed" elementFormDefault="qualified">
+<xs:element name="Feed"><xs:complexType><xs:sequence>
+<xs:element name="Track" type="f:Track" maxOccurs="9"/></xs:sequence>
+<xs:attribute name="at" type="xs:int"/></xs:complexType></xs:element>
+<xs:complexType name="Track"><xs:sequence><xs:element name="Speed">
+<xs:complexType><xs:simpleContent>
+<xs:extension base="xs:int"><xs:attribute name="uom"/></xs:extension></xs:simpleContent>
+</xs:complexType></xs:element></xs:sequence><xs:attribute name="id" type="xs:ID"/></xs:complexType>
+</xs:schema>"""
+
+
+def test_an_imported_type_is_added_and_queries_see_its_events(
+    node: NodeProcess, tmp_path: Path
+) -> None:
+    samples, schema, dtd = (tmp_path / name for name in ("feed.xml", "feed.xsd", "feed-1.0.dtd"))
+    samples.write_text("".join(map(MADE_UP.format, range(20))))
+    schema.write_text(SCHEMA)
+    options = ("--type", "feed", "--version", "1.0")
+    dtd.write_text(run_command(node, "dtd", "import", str(schema), *options)[0])
+    run_command(node, "dtd", "add", str(dtd))
+    out, _ = run_command(node, "pub", str(samples), "--type", "feed", "1.0")
+    assert json.loads(out)["durable"] == 20
+    query = "//x:Track[x:Speed >= 15]", "--namespace", "x=urn:made-up:feed"
+    out, err = run_command(node, "sub", *query, "--from", "all", "--idle", "1")
+    assert (len(out.splitlines()), err) == (5, "5 events\n")

@@ -60,16 +60,19 @@ def mixed_model(names: Iterable[str]) -> Model:
     return lambda table: f"(#PCDATA | {' | '.join(map(table.qualify, kept))})*"
 
 
-def children_models(expression: Expression, names: Sequence[str]) -> tuple[Model, ...]:
+def children_models(expressions: Iterable[Expression], names: Sequence[str]) -> tuple[Model, ...]:
     """Return models of elements only, then wider ones, for the limits of a node."""
-    group = expression if expression.parts else Expression(separator=",", parts=(expression,))
     any_order = choice(map(name_of, names), "*")
     return (
-        lambda table: group.write(table.qualify),
-        lambda table: any_order.write(table.qualify),
+        *(_elements_model(each) for each in (*expressions, any_order)),
         mixed_model(names),
         any_model,
     )
+
+
+def _elements_model(expression: Expression) -> Model:
+    group = expression if expression.parts else Expression(separator=",", parts=(expression,))
+    return lambda table: group.write(table.qualify)
 
 
 @attrs.frozen
@@ -202,14 +205,6 @@ def _write_attribute(attribute: DerivedAttribute, table: PrefixTable) -> str:
 def _write_binding(prefix: str, uri: str | None) -> str:
     name = f"xmlns:{prefix}" if prefix else "xmlns"
     return f"{name} CDATA {'#IMPLIED' if uri is None else f'#FIXED {_literal(uri)}'}"
-
-
-def write_bindings(table: PrefixTable) -> str:
-    """Return declarations of all bindings, for `Derivation.common_attributes`."""
-    # They stand in an entity's value, where a percent sign would begin a reference.
-    return " ".join(_write_binding(*each) for each in sorted(table.bindings.items())).replace(
-        "%", "&#37;"
-    )
 
 
 def _literal(text: str) -> str:

@@ -94,10 +94,10 @@ def _choose_models(
         note = f"text between elements in {_share(statistics.with_text, count)}"
         return (mixed_model(children.names), any_model), note
     if len(children.names) > _MAX_CHAIN:
-        models = children_models(infer_chain(children), children.names)
-        return models[1:], f"{len(children.names):,} distinct children: any order accepted"
+        models = children_models([], children.names)
+        return models, f"{len(children.names):,} distinct children: any order accepted"
     chain = infer_chain(children, is_evidence_strong=count >= REQUIRED_FROM)
-    return children_models(chain, children.names), _describe_children(children, table)
+    return children_models([chain], children.names), _describe_children(children, table)
 
 
 def _describe_children(children: ChildSequences, table: PrefixTable) -> str:
@@ -130,11 +130,3 @@ def _share(part: int, whole: int) -> str:
 
 def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
-def report_lines(derivation: Derivation, widened: tuple[str, ...]) -> list[str]:
-    """Return the guesses, and the ones that a further sample is likely to change."""
-    lines = [*derivation.head]
-    lines += [f"{derivation.table.qualify(each.name)}: {each.note}" for each in derivation.elements]
-    lines += [f"{name}: its content model was widened to fit a node's limits" for name in widened]
-    return lines

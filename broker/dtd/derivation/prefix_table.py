@@ -164,14 +164,15 @@ def _free_prefix(uri: str, forms: Counter[str], taken: set[str]) -> str:
     found = sorted(forms, key=lambda prefix: (-forms[prefix], prefix))
     for prefix in (each for each in found if each not in reserved):
         return prefix
-    base = next((each for each in found if each not in _RESERVED), "") or _name_from_uri(uri)
+    base = next((each for each in found if each not in _RESERVED), "") or name_from_uri(uri)
     number = 1
     while (prefix := base if number == 1 else f"{base}{number}") in reserved:
         number += 1
     return prefix
 
 
-def _name_from_uri(uri: str) -> str:
+def name_from_uri(uri: str) -> str:
+    """Return a prefix from the last word of a namespace that may name a format."""
     words: Iterable[str] = (word for word in _WORD.findall(uri) if len(word) <= 12)
     usable = [word.lower() for word in words if word.lower() not in _GENERAL_WORDS]
     return next((word for word in reversed(usable) if not re.fullmatch(r"v?\d+", word)), "ns")

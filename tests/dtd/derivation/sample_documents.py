@@ -36,7 +36,7 @@ TREES: st.SearchStrategy[Tree] = st.recursive(
 
 
 #: Namespaces by the prefixes of trees.
-_NAMESPACES = {"p": "urn:p", "q": "urn:q", "xml": "http://www.w3.org/XML/1998/namespace"}
+_NAMESPACES = {"p": "urn:p", "q": "urn:q?a&b=1", "xml": "http://www.w3.org/XML/1998/namespace"}
 
 
 def build(tree: Tree, bindings: dict[str, str]) -> etree._Element:

@@ -1,0 +1,138 @@
+"""XML Schemas from given files. Nothing else is read, and no network is used."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+from xml.etree import ElementTree
+
+import xmlschema
+from xmlschema.exceptions import XMLSchemaException
+
+from broker.errors import BadDtd
+
+MAX_FILES: Final = 1_000
+MAX_BYTES: Final = 32 * 1024 * 1024
+
+_XSD: Final = "{http://www.w3.org/2001/XMLSchema}"
+_INCLUDES: Final = frozenset(f"{_XSD}{name}" for name in ("include", "redefine", "override"))
+_OWN_FOLDER: Final = Path(xmlschema.__file__).parent / "schemas"
+_MIN_VERSION: Final = "{http://www.w3.org/2007/XMLSchema-versioning}minVersion"
+_MAX_MESSAGE: Final = 400
+
+
+def list_schema_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the given files, and all `*.xsd` below given folders.
+
+    Raises `BadDtd` if they are too many or too large, or do not exist.
+    """
+    files: dict[Path, None] = {}
+    for path in paths:
+        found = sorted(path.rglob("*.xsd")) if path.is_dir() else [path]
+        files.update(dict.fromkeys(file.resolve() for file in found))
+        if len(files) > MAX_FILES:
+            raise BadDtd(f"more than {MAX_FILES:,} files are no schema that can be read")
+    try:
+        total = sum(file.stat().st_size for file in files)
+    except OSError as error:
+        raise BadDtd(f"{error.filename} can not be read: {error.strerror}") from None
+    if total > MAX_BYTES:
+        raise BadDtd(f"the schema files have more than {MAX_BYTES >> 20} MiB together")
+    if not files:
+        raise BadDtd("there is no *.xsd file")
+    return list(files)
+
+
+def load_schema(files: Sequence[Path]) -> tuple[xmlschema.XMLSchemaBase, list[str]]:
+    """Return the schema, and the locations that it names and that are not given.
+
+    Raises `BadDtd` for a malformed schema, or one that needs a file that is not given.
+    """
+    locations: list[tuple[str, str]] = []
+    included: set[Path] = set()
+    needs_version_1_1 = False
+    for file in files:
+        root = _parse_root(file)
+        needs_version_1_1 |= _MIN_VERSION in root.attrib
+        namespace = root.get("targetNamespace")
+        if namespace:
+            locations.append((namespace, file.as_uri()))
+        for child in root:
+            if child.tag in _INCLUDES:
+                target = _find_given(files, child.get("schemaLocation", ""), file)
+                included |= {target} - {file} if target is not None else set()
+    sources = [file for file in files if file not in included] or list(files)
+    missing: dict[str, str] = {}
+
+    def find(uri: str) -> str:
+        path = Path(unquote(urlsplit(uri).path))
+        if path.is_relative_to(_OWN_FOLDER):
+            return uri
+        given = _find_given(files, uri, None)
+        if given is None:
+            # It comes as written, then as a URL.
+            missing.setdefault(path.name, uri)
+        return (given or _OWN_FOLDER / "not-given").as_uri()
+
+    first: XMLSchemaException | None = None
+    for version in (xmlschema.XMLSchema10, xmlschema.XMLSchema11)[needs_version_1_1:]:
+        try:
+            with warnings.catch_warnings():
+                # They are about missing files.
+                warnings.simplefilter("ignore")
+                schema = version(
+                    [file.as_uri() for file in sources],
+                    locations=tuple(locations),
+                    allow="local",
+                    uri_mapper=find,
+                )
+        except XMLSchemaException as error:
+            # The schema may need version 1.1.
+            first = first or error
+        except RecursionError:
+            raise BadDtd("the schema is nested too deep") from None
+        else:
+            return schema, sorted(missing.values())
+    problem = f"the schema can not be read: {_first_line(str(first))}"
+    if missing:
+        problem += f"; not among the given files: {', '.join(sorted(missing.values())[:10])}"
+    raise BadDtd(problem)
+
+
+def _parse_root(file: Path) -> ElementTree.Element:
+    try:
+        root = ElementTree.parse(file).getroot()
+    except ElementTree.ParseError as error:
+        raise BadDtd(f"{file} is not well-formed: {error.msg}", line=error.position[0]) from None
+    except (OSError, LookupError, ValueError) as error:
+        raise BadDtd(f"{file} can not be read: {error}") from None
+    if root.tag != f"{_XSD}schema":
+        raise BadDtd(f"{file} is not an XML Schema: its root element is {root.tag[:120]!r}")
+    return root
+
+
+def _find_given(files: Sequence[Path], location: str, base: Path | None) -> Path | None:
+    """Return the file of a location, or the one whose path ends most like it."""
+    path = Path(unquote(urlsplit(location).path))
+    exact = (base.parent / path if base is not None else path).resolve()
+    if exact in files:
+        return exact
+    alike = [file for file in files if file.name == path.name]
+    return max(alike, key=lambda file: _common_end(file, path), default=None)
+
+
+def _common_end(one: Path, other: Path) -> int:
+    pairs: Iterator[tuple[str, str]] = zip(reversed(one.parts), reversed(other.parts), strict=False)
+    count = 0
+    for mine, theirs in pairs:
+        if mine != theirs:
+            break
+        count += 1
+    return count
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0].rstrip(":")[:_MAX_MESSAGE]
