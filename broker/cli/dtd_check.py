@@ -15,6 +15,7 @@ from broker.cli.publishing.document_reader import split_documents
 from broker.cli.publishing.payload import UnusableDocument, make_payload
 from broker.cli.publishing.publication import RawDocument, Refusal
 from broker.cli.publishing.source import READ_ERRORS, describe_error, open_sources
+from broker.dtd.assembly import AssemblyLimits
 from broker.dtd.catalogue import CATALOGUE_NAME, Catalogue, shipped_folder
 from broker.dtd.dtd import ENVELOPE_TAG, Dtd
 from broker.dtd.reference import DtdReference
@@ -52,9 +53,16 @@ def load_dtd_file(file: Path, type_name: str | None, version: str | None) -> Dtd
         return next((module for module in found if module is not None), None)
 
     try:
-        return Dtd.load(_make_reference(file, type_name, version), text, resolve)
+        dtd = Dtd.load(_make_reference(file, type_name, version), text, resolve)
     except BadDtd as error:
         raise Failure(f"{file}:{max(error.line, 1)}: {error.text}") from None
+    limit = AssemblyLimits().max_text
+    if len(dtd.text) > limit:
+        raise Failure(
+            f"{file}: with all entities expanded, as it is sent to a node, it is longer than "
+            f"{limit:,} bytes"
+        )
+    return dtd
 
 
 def _make_reference(file: Path, type_name: str | None, version: str | None) -> DtdReference:

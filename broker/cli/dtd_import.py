@@ -39,9 +39,9 @@ def import_(schemas: tuple[Path, ...], roots: tuple[str, ...], type_: str, versi
 
     reference = DtdReference(type_, version)
     try:
-        schema, missing = load_schema(list_schema_files(schemas))
-        for location in missing:
-            print_note(f"warning: {location} is not among the given files")
+        schema, remarks = load_schema(list_schema_files(schemas), roots)
+        for remark in remarks:
+            print_note(f"warning: {remark}")
         derivation, written = translate_schema(schema, find_roots(schema, roots), reference)
     except BadDtd as error:
         raise Failure(error.text) from None

@@ -124,6 +124,17 @@ def test_a_bad_dtd_is_reported_with_its_line(tmp_path: Path) -> None:
     assert result.stderr == f"xmlbroker: {file}:8: element 'what' is declared twice\n"
 
 
+def test_a_dtd_is_bounded_as_it_is_sent(tmp_path: Path) -> None:
+    file = tmp_path / "alert-1.0.dtd"
+    file.write_text(
+        f"{OWN}<!ENTITY % long '{' '.join(f'a{n} CDATA #IMPLIED' for n in range(200))}'>\n"
+        + "".join(f"<!ELEMENT e{n} EMPTY><!ATTLIST e{n} %long;>\n" for n in range(100))
+    )
+    result = run(FakeNode(), "dtd", "add", str(file))
+    assert result.exit_code == 1
+    assert "as it is sent to a node, it is longer than 262,144 bytes" in result.stderr
+
+
 def test_own_modules_are_found_by_a_catalogue_beside_the_dtd(tmp_path: Path) -> None:
     (tmp_path / "catalog.xml").write_text(
         '<catalog xmlns="urn:oasis:names:tc:entity:xmlns:xml:catalog">'

@@ -126,6 +126,20 @@ def test_a_root_is_found_by_its_name(tmp_path: Path) -> None:
     assert result.stdout.count("<!ELEMENT ns") + result.stdout.count("<!ELEMENT urn") == 2
 
 
+def test_of_alternative_schemas_the_first_with_the_root_is_read(tmp_path: Path) -> None:
+    (tmp_path / "1.xsd").write_text(f"{HEAD}>{IMPORT}{USE}")
+    (tmp_path / "2.xsd").write_text(SCHEMA)
+    (tmp_path / "o.xsd").write_text(OTHER)
+    result = import_(tmp_path, "--root", "a", *TYPE)
+    assert result.exit_code == 0, result.output
+    assert "<!ELEMENT a (o:b)>" in result.stdout
+    assert result.stderr.startswith(
+        "warning: only 1.xsd and files that it names are read: the schema can not be read: "
+        "global xs:element with name='a' is already loaded"
+    )
+    assert import_(tmp_path / "2.xsd", tmp_path, "--root", "a", *TYPE).stdout.count("(o:b)") == 0
+
+
 def test_missing_files_are_a_clear_error(tmp_path: Path) -> None:
     assert "s.xsd can not be read: No such file" in import_(tmp_path / "s.xsd", *TYPE).stderr
     assert import_(tmp_path, *TYPE).stderr == "xmlbroker: there is no *.xsd file\n"

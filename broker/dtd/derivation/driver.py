@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +11,7 @@ from xml.sax.saxutils import escape
 
 import attrs
 
-from broker.dtd.assembly import AssemblyLimits
+from broker.dtd.assembly import AssemblyLimits, assemble
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.content_model import (
     MAX_MIXED,
@@ -27,6 +28,7 @@ from broker.errors import BadDtd
 #: The envelope has fewer pairs of names in its own content models.
 _PAIRS_OF_ENVELOPE: Final = 1_000
 _WIDTH: Final = 100
+_ANY: Final = "ANY"
 _HEAD: Final = """\
 <!ENTITY % Mspaces.content ", {content}">
 <!ENTITY % Mspaces.envelope
@@ -43,7 +45,7 @@ def empty_model(_table: PrefixTable) -> str:
 
 
 def any_model(_table: PrefixTable) -> str:
-    return "ANY"
+    return _ANY
 
 
 def text_model(_table: PrefixTable) -> str:
@@ -115,21 +117,45 @@ class WrittenDtd:
     """Elements with a wider model than the narrowest, as the DTD names them."""
 
 
-def write_driver(derivation: Derivation) -> WrittenDtd:
-    """Raises `BadDtd` if no DTD within the limits of a node can be written."""
+def write_driver(derivation: Derivation, *, keep_models: bool = False) -> WrittenDtd:
+    """Return the DTD. If it is too long, it has no comments, then `ANY` for the longest models.
+
+    `keep_models` forbids the latter. Raises `BadDtd` if no DTD within the limits of a node can be
+    written.
+    """
     _check_attributes(derivation)
     models, widened = _fit_models(derivation)
-    limit = AssemblyLimits().max_text
     text = _write(derivation, models, with_notes=True)
-    if len(text.encode()) > limit:
+    if _excess(text) > 0:
         text = _write(derivation, models, with_notes=False)
-    if len(text.encode()) > limit:
-        models = dict.fromkeys(models, "ANY")
-        widened = tuple(map(derivation.table.qualify, models))
+    longest = sorted(models, key=lambda name: len(models[name]))
+    while (excess := _excess(text)) > 0:
+        if keep_models or not longest:
+            raise BadDtd(f"the DTD would be longer than {AssemblyLimits().max_text:,} bytes")
+        while excess > 0 and longest:
+            name = longest.pop()
+            excess -= len(models[name]) - len(_ANY)
+            models[name] = _ANY
+            widened.add(name)
         text = _write(derivation, models, with_notes=False)
-    catalogue = Catalogue.load(shipped_folder())
-    Dtd.load(derivation.reference, text.encode(), catalogue.read)
-    return WrittenDtd(text, widened)
+    Dtd.load(derivation.reference, text.encode(), _resolve)
+    return WrittenDtd(text, tuple(derivation.table.qualify(n) for n in models if n in widened))
+
+
+def _excess(text: str) -> int:
+    """Return the bytes beyond a node's limit, also with all entities expanded, as nodes send it."""
+    unlimited = AssemblyLimits(max_text=1 << 30, max_expanded=1 << 30, max_expansions=1 << 30)
+    expanded = assemble(text.encode(), _resolve, unlimited).text
+    return max(len(text.encode()), len(expanded)) - AssemblyLimits().max_text
+
+
+def _resolve(public_id: str | None, system_id: str) -> bytes | None:
+    return _catalogue().read(public_id, system_id)
+
+
+@functools.cache
+def _catalogue() -> Catalogue:
+    return Catalogue.load(shipped_folder())
 
 
 def _check_attributes(derivation: Derivation) -> None:
@@ -142,7 +168,7 @@ def _check_attributes(derivation: Derivation) -> None:
             )
 
 
-def _fit_models(derivation: Derivation) -> tuple[dict[str, str], tuple[str, ...]]:
+def _fit_models(derivation: Derivation) -> tuple[dict[str, str], set[str]]:
     """Return the model of each element, and the names of those that were widened."""
     table = derivation.table
     rungs: dict[str, int] = {}
@@ -167,7 +193,7 @@ def _fit_models(derivation: Derivation) -> tuple[dict[str, str], tuple[str, ...]
         widen(by_name[largest], rungs[largest] + 1)
         total += pairs[largest]
     models = {name: by_name[name].models[rung](table) for name, rung in rungs.items()}
-    return models, tuple(table.qualify(name) for name, rung in rungs.items() if rung)
+    return models, {name for name, rung in rungs.items() if rung}
 
 
 def _write(derivation: Derivation, models: Mapping[str, str], *, with_notes: bool) -> str:

@@ -18,6 +18,8 @@ from broker.errors import BadDtd
 
 #: Returns the names of the declared elements that a wildcard accepts.
 NamesOfWildcard: TypeAlias = Callable[[XsdAnyElement], Sequence[str]]
+#: Names of a wildcard. With more, the content is `ANY`.
+MAX_WILDCARD_NAMES: Final = 50
 #: Groups within groups.
 MAX_DEPTH: Final = 100
 
@@ -36,7 +38,7 @@ class SchemaContent:
     has_all_group: bool = False
 
     is_open: bool = False
-    """True if a wildcard accepts elements between all others."""
+    """True if a wildcard accepts elements between all others, or very many."""
 
     @classmethod
     def of_group(cls, group: XsdGroup, names_of_wildcard: NamesOfWildcard) -> SchemaContent:
@@ -62,7 +64,9 @@ class SchemaContent:
                 part = self._read_element(particle)
             elif particle.max_occurs != 0:
                 self.wildcards.append(particle)
-                part = self._choose_one(names_of_wildcard(particle), particle, "a wildcard")
+                names = names_of_wildcard(particle)
+                self.is_open |= len(names) > MAX_WILDCARD_NAMES
+                part = self._choose_one(names, particle, "a wildcard")
             if part is not None:
                 parts.append(part)
             elif particle.max_occurs != 0 or group.model == "choice":

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
+import attrs
 import xmlschema
 from xmlschema.exceptions import XMLSchemaException
 
@@ -46,46 +47,82 @@ def list_schema_files(paths: Sequence[Path]) -> list[Path]:
     return list(files)
 
 
-def load_schema(files: Sequence[Path]) -> tuple[xmlschema.XMLSchemaBase, list[str]]:
-    """Return the schema, and the locations that it names and that are not given.
+@attrs.define
+class _GivenFiles:
+    files: Sequence[Path]
+    locations: list[tuple[str, str]] = attrs.field(factory=list)
+    """Namespaces with the URL of a file."""
+    included: set[Path] = attrs.field(factory=set)
+    elements: dict[str, list[Path]] = attrs.field(factory=dict)
+    """Files by the global elements that they declare, local and in Clark's notation."""
+    needs_version_1_1: bool = False
 
-    Raises `BadDtd` for a malformed schema, or one that needs a file that is not given.
+    def read(self) -> None:
+        for file in self.files:
+            root = _parse_root(file)
+            self.needs_version_1_1 |= _MIN_VERSION in root.attrib
+            namespace = root.get("targetNamespace", "")
+            if namespace:
+                self.locations.append((namespace, file.as_uri()))
+            for child in root:
+                if child.tag in _INCLUDES:
+                    target = _find_given(self.files, child.get("schemaLocation", ""), file)
+                    self.included |= {target} - {file} if target is not None else set()
+                elif child.tag == f"{_XSD}element":
+                    name = child.get("name", "")
+                    for key in {name, f"{{{namespace}}}{name}"}:
+                        self.elements.setdefault(key, []).append(file)
+
+
+def load_schema(
+    files: Sequence[Path], roots: Sequence[str] = ()
+) -> tuple[xmlschema.XMLSchemaBase, list[str]]:
+    """Return the schema, and remarks about files that are missing, or not used.
+
+    If the files together are no schema, those that declare the roots are read, with all that they
+    name. Raises `BadDtd` for a malformed schema, or one that needs a file that is not given.
     """
-    locations: list[tuple[str, str]] = []
-    included: set[Path] = set()
-    needs_version_1_1 = False
-    for file in files:
-        root = _parse_root(file)
-        needs_version_1_1 |= _MIN_VERSION in root.attrib
-        namespace = root.get("targetNamespace")
-        if namespace:
-            locations.append((namespace, file.as_uri()))
-        for child in root:
-            if child.tag in _INCLUDES:
-                target = _find_given(files, child.get("schemaLocation", ""), file)
-                included |= {target} - {file} if target is not None else set()
-    sources = [file for file in files if file not in included] or list(files)
+    given = _GivenFiles(files)
+    given.read()
+    all_sources = [file for file in files if file not in given.included] or list(files)
+    try:
+        return _load(all_sources, given)
+    except BadDtd as error:
+        sources = list(
+            dict.fromkeys(given.elements[name][0] for name in roots if name in given.elements)
+        )
+        if not sources or set(sources) == set(all_sources):
+            raise
+        try:
+            schema, remarks = _load(sources, given)
+        except BadDtd:
+            raise error from None
+        used = ", ".join(file.name for file in sources)
+        return schema, [f"only {used} and files that it names are read: {error.text}", *remarks]
+
+
+def _load(sources: Sequence[Path], given: _GivenFiles) -> tuple[xmlschema.XMLSchemaBase, list[str]]:
     missing: dict[str, str] = {}
 
     def find(uri: str) -> str:
         path = Path(unquote(urlsplit(uri).path))
         if path.is_relative_to(_OWN_FOLDER):
             return uri
-        given = _find_given(files, uri, None)
-        if given is None:
+        file = _find_given(given.files, uri, None)
+        if file is None:
             # It comes as written, then as a URL.
             missing.setdefault(path.name, uri)
-        return (given or _OWN_FOLDER / "not-given").as_uri()
+        return (file or _OWN_FOLDER / "not-given").as_uri()
 
     first: XMLSchemaException | None = None
-    for version in (xmlschema.XMLSchema10, xmlschema.XMLSchema11)[needs_version_1_1:]:
+    for version in (xmlschema.XMLSchema10, xmlschema.XMLSchema11)[given.needs_version_1_1 :]:
         try:
             with warnings.catch_warnings():
                 # They are about missing files.
                 warnings.simplefilter("ignore")
                 schema = version(
                     [file.as_uri() for file in sources],
-                    locations=tuple(locations),
+                    locations=tuple(given.locations),
                     allow="local",
                     uri_mapper=find,
                 )
@@ -95,7 +132,9 @@ def load_schema(files: Sequence[Path]) -> tuple[xmlschema.XMLSchemaBase, list[st
         except RecursionError:
             raise BadDtd("the schema is nested too deep") from None
         else:
-            return schema, sorted(missing.values())
+            return schema, [
+                f"{location} is not among the given files" for location in sorted(missing.values())
+            ]
     problem = f"the schema can not be read: {_first_line(str(first))}"
     if missing:
         problem += f"; not among the given files: {', '.join(sorted(missing.values())[:10])}"

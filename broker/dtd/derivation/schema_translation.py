@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
 import xmlschema
-from xmlschema.validators import XsdAnyAttribute, XsdAttribute, XsdElement, XsdType
+from xmlschema.validators import XsdElement, XsdType
 
 from broker.dtd.derivation.chain import infer_chain
 from broker.dtd.derivation.driver import (
@@ -31,13 +31,17 @@ from broker.dtd.derivation.prefix_table import (
     name_from_uri,
     split_name,
 )
+from broker.dtd.derivation.schema_attributes import (
+    attribute_wildcard,
+    attributes_of,
+    join_attributes,
+)
 from broker.dtd.derivation.schema_content import declarations_of_element, with_occurrence
 from broker.dtd.derivation.schema_elements import (
     XSD_NAMESPACE,
     XSI_NAMESPACE,
     ReachableElements,
     SchemaElement,
-    allows,
     is_any_type,
 )
 from broker.dtd.dtd import MAX_ATTRIBUTES
@@ -45,13 +49,8 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BadDtd
 
 _XSI_ATTRIBUTES: Final = ("type", "nil", "schemaLocation", "noNamespaceSchemaLocation")
-_WITHOUT_WILDCARDS: Final = (
-    "The elements that wildcards (xs:any) accept are too many for a DTD: they are refused, unless "
-    "the schema has them elsewhere."
-)
 #: Work for the chain of an element: names, times names in its content models. It takes 0.2 s.
 _MAX_CHAIN: Final = 200_000
-_STRING: Final = f"{{{XSD_NAMESPACE}}}string"
 #: Prefixes of schemas that do not name a format.
 _GENERAL_PREFIXES: Final = frozenset({"tns", "this", "target", ""})
 
@@ -98,31 +97,71 @@ def translate_schema(
 ) -> tuple[Derivation, WrittenDtd]:
     """Raises `BadDtd` for a schema that is beyond a DTD."""
     names = dict.fromkeys(each.name for root in roots for each in declarations_of_element(root))
-    for with_wildcards in (True, False):
+    for attempt in _ATTEMPTS:
         try:
-            reachable = ReachableElements(schema, roots, with_wildcards=with_wildcards)
-            derivation = _Translation(schema, reachable).derive(tuple(names), reference)
-            if not with_wildcards:
-                derivation = attrs.evolve(derivation, head=(*derivation.head, _WITHOUT_WILDCARDS))
-            return derivation, write_driver(derivation)
+            reachable = ReachableElements(schema, roots, with_wildcards=attempt.with_wildcards)
+            translation = _Translation(schema, reachable, attempt)
+            derivation = translation.derive(tuple(names), reference)
+            return derivation, write_driver(derivation, keep_models=attempt.keeps_models)
         except BadDtd:
-            # Wildcards may accept all elements of a large schema.
-            if not with_wildcards:
+            if attempt is _ATTEMPTS[-1]:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
+@attrs.frozen
+class _Attempt:
+    """Choices for a schema that is too large for a DTD of a node."""
+
+    has_xsi_everywhere: bool = True
+    keeps_models: bool = True
+    with_wildcards: bool = True
+
+    def remarks(self) -> list[str]:
+        lines = []
+        if not self.has_xsi_everywhere:
+            lines.append(
+                "The schema is large: xsi:type is accepted only where it names another content, "
+                "xsi:nil where the element may be nil, schema locations at the root."
+            )
+        if not self.with_wildcards:
+            lines.append(
+                "The elements that wildcards (xs:any) accept are too many for a DTD: they are "
+                "refused, unless the schema has them elsewhere."
+            )
+        return lines
+
+
+#: Documents stay valid as long as possible: `ANY` for all elements comes before a refusal.
+_ATTEMPTS: Final = (
+    _Attempt(),
+    _Attempt(has_xsi_everywhere=False),
+    _Attempt(has_xsi_everywhere=False, keeps_models=False),
+    _Attempt(has_xsi_everywhere=False, keeps_models=False, with_wildcards=False),
+)
+
+
 class _Translation:
-    def __init__(self, schema: xmlschema.XMLSchemaBase, reachable: ReachableElements) -> None:
+    def __init__(
+        self, schema: xmlschema.XMLSchemaBase, reachable: ReachableElements, attempt: _Attempt
+    ) -> None:
         self._schema = schema
         self._reachable = reachable
+        self._attempt = attempt
+        namespaces = {split_name(name)[0] for name in reachable.elements}
+        room = MAX_ATTRIBUTES - len(_XSI_ATTRIBUTES) - 2 - len(namespaces)
         self._attributes = {
-            name: self._join_attributes(element) for name, element in reachable.elements.items()
+            name: join_attributes(element, schema.maps.attributes, room)
+            for name, element in reachable.elements.items()
         }
 
     def derive(self, roots: tuple[str, ...], reference: DtdReference) -> Derivation:
         table = self._choose_prefixes(roots)
         xsi = table.attribute_prefixes[XSI_NAMESPACE]
+        common = [
+            f'xmlns:{xsi} CDATA #FIXED "{XSI_NAMESPACE}"',
+            *(f"{xsi}:{name} CDATA #IMPLIED" for name in _XSI_ATTRIBUTES),
+        ]
         return Derivation(
             reference=reference,
             roots=roots,
@@ -132,10 +171,9 @@ class _Translation:
             ),
             table=table,
             head=(f"Event type {reference}, translated from an XML Schema.", *self._limitations()),
-            common_attributes="\n          ".join(
-                [f'xmlns:{xsi} CDATA #FIXED "{XSI_NAMESPACE}"']
-                + [f"{xsi}:{name} CDATA #IMPLIED" for name in _XSI_ATTRIBUTES]
-            ),
+            common_attributes="\n          ".join(common)
+            if self._attempt.has_xsi_everywhere
+            else "",
         )
 
     def _limitations(self) -> list[str]:
@@ -149,7 +187,7 @@ class _Translation:
             lines.append(f"Not checked: the keys {names}.")
         if self._reachable.assertions:
             lines.append("Not checked: assertions.")
-        return lines
+        return lines + self._attempt.remarks()
 
     def _choose_prefixes(self, roots: tuple[str, ...]) -> PrefixTable:
         known: dict[str, Counter[str]] = {}
@@ -168,8 +206,14 @@ class _Translation:
                 return name_from_uri(uri)
             return min(forms, key=lambda prefix: (-forms[prefix], prefix))
 
+        # Documents of a schema without names outside of namespaces seldom have a prefix for it.
+        namespaces = {split_name(name)[0] for name in roots}
+        has_default = len(namespaces) == 1 and all(
+            name.startswith("{") for name in self._attributes
+        )
+        default = namespaces.pop() if has_default else None
         for name, attributes in self._attributes.items():
-            use.add_element(name, prefix_of(name))
+            use.add_element(name, "" if split_name(name)[0] == default else prefix_of(name))
             for attribute in attributes:
                 if attribute.name.startswith("{"):
                     use.add_attribute(attribute.name, prefix_of(attribute.name))
@@ -187,17 +231,24 @@ class _Translation:
             )
         if element.has_value:
             notes.append("its default or fixed text is not supplied or checked")
-        if any(_wildcard(type_) is not None for type_ in element.types):
+        if any(attribute_wildcard(type_) is not None for type_ in element.types):
             notes.append("a wildcard accepts declared attributes only")
         bindings: dict[str, str | None] = dict(table.bindings) if is_root else {}
-        bindings.pop(table.attribute_prefixes[XSI_NAMESPACE], None)
-        return DerivedElement(
-            element.name, models, self._attributes[element.name], bindings, "; ".join(notes)
-        )
+        attributes = self._attributes[element.name]
+        if self._attempt.has_xsi_everywhere:
+            bindings.pop(table.attribute_prefixes[XSI_NAMESPACE], None)
+        else:
+            needed = (
+                *(["type"] if len(variants) > 1 else []),
+                *(["nil"] if element.is_nillable else []),
+                *(["schemaLocation", "noNamespaceSchemaLocation"] if is_root else []),
+            )
+            attributes += tuple(DerivedAttribute(f"{{{XSI_NAMESPACE}}}{name}") for name in needed)
+        return DerivedElement(element.name, models, attributes, bindings, "; ".join(notes))
 
     def _variant_of(self, type_: XsdType) -> tuple[object, ...]:
         content = self._reachable.content_of(type_)
-        return _has_text(type_), content.expression, frozenset(_attributes_of(type_))
+        return _has_text(type_), content.expression, frozenset(attributes_of(type_))
 
     def _join_models(self, element: SchemaElement) -> tuple[tuple[Model, ...], list[str]]:
         contents = [self._reachable.content_of(type_) for type_ in element.types]
@@ -227,59 +278,6 @@ class _Translation:
             narrow = [*narrow, infer_chain(sequences)]
         return children_models(narrow, names), notes
 
-    def _join_attributes(self, element: SchemaElement) -> tuple[DerivedAttribute, ...]:
-        variants = [_attributes_of(type_) for type_ in element.types]
-        names = sorted({name for variant in variants for name in variant})
-        joined = [_join_attribute(name, [each.get(name) for each in variants]) for name in names]
-        wildcards = [_wildcard(type_) for type_ in element.types]
-        extra = [
-            DerivedAttribute(name)
-            for name in sorted(self._schema.maps.attributes)
-            if name not in names
-            and split_name(name)[0] not in (XSD_NAMESPACE, XSI_NAMESPACE)
-            and any(wildcard is not None and allows(wildcard, name) for wildcard in wildcards)
-        ]
-        # Those of wildcards are left out where they are too many.
-        room = MAX_ATTRIBUTES - len(_XSI_ATTRIBUTES) - 1 - len(joined) - len(self._namespaces())
-        return (*joined, *(extra if len(extra) <= room else ()))
-
-    def _namespaces(self) -> set[str]:
-        return {split_name(name)[0] for name in self._reachable.elements}
-
 
 def _has_text(type_: XsdType) -> bool:
     return bool(type_.is_simple() or type_.has_simple_content() or type_.has_mixed_content())
-
-
-def _attributes_of(type_: XsdType) -> dict[str, XsdAttribute]:
-    return {
-        str(name): attribute
-        for name, attribute in _attribute_group(type_).items()
-        if isinstance(attribute, XsdAttribute) and attribute.use != "prohibited"
-    }
-
-
-def _wildcard(type_: XsdType) -> XsdAnyAttribute | None:
-    found = _attribute_group(type_).get(None)
-    return found if isinstance(found, XsdAnyAttribute) else None
-
-
-def _attribute_group(type_: XsdType) -> Mapping[str | None, XsdAttribute | XsdAnyAttribute]:
-    return getattr(type_, "attributes", {})
-
-
-def _join_attribute(name: str, variants: list[XsdAttribute | None]) -> DerivedAttribute:
-    """A value is supplied only if all variants have it."""
-    if any(each is None for each in variants):
-        return DerivedAttribute(name)
-    found = [each for each in variants if each is not None]
-    is_required = all(each.use == "required" for each in found)
-    values = {each.fixed if each.fixed is not None else each.default for each in found}
-    (value,) = values if len(values) == 1 else (None,)
-    # Types other than strings have several texts for one value. libxml2 finds no fixed value with
-    # such characters equal to that of a document.
-    is_fixed = all(each.fixed is not None and each.type.name == _STRING for each in found)
-    is_fixed = is_fixed and not set(value or "") & set("&<>")
-    if value is not None and (is_fixed or not is_required):
-        return DerivedAttribute(name, default=value, is_fixed=is_fixed)
-    return DerivedAttribute(name, is_required=is_required)
