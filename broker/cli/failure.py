@@ -66,6 +66,8 @@ class Failure(click.ClickException):
 
 def failure_of(error: BrokerError) -> Failure:
     if isinstance(error, BadQuery):
+        if "'' can not be bound" in error.text:
+            return Failure("the node's version has no default namespace: bind a prefix")
         if (unbound := _UNBOUND.search(error.text)) is not None:
             return Failure(f"{error}: --namespace {unbound[1]}=URI")
         if "there is no function" in error.text:

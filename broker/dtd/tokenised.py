@@ -6,7 +6,7 @@ spaces by one. Documents are parsed without the DTD, so this is done afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from lxml import etree
 
@@ -17,9 +17,9 @@ from broker.dtd.renamed_document import prefixed_attributes
 
 def normalise_tokens(value: str) -> str:
     """Return the value of a tokenised attribute. Only spaces count: a tab is a reference's."""
-    if value[:1] == " " or value[-1:] == " " or "  " in value:
-        return " ".join(word for word in value.split(" ") if word)
-    return value
+    if " " not in value:
+        return value
+    return " ".join(word for word in value.split(" ") if word)
 
 
 class TokenisedAttributes:
@@ -40,26 +40,32 @@ class TokenisedAttributes:
             )
             if tokenised and element.prefix != ENVELOPE_PREFIX:
                 self.by_element[element.qualified_name] = tokenised
+        self._plain = self._select(lambda name: ":" not in name)
+        self._prefixed = self._select(lambda name: ":" in name)
         # A prefix may go with any namespace.
         self._tags = tuple({f"{{*}}{name.rpartition(':')[2]}" for name in self.by_element})
+
+    def _select(self, is_wanted: Callable[[str], bool]) -> dict[str, frozenset[str]]:
+        wanted = {
+            name: frozenset(filter(is_wanted, each)) for name, each in self.by_element.items()
+        }
+        return {name: each for name, each in wanted.items() if each}
 
     def normalise(self, root: etree._Element) -> None:
         """Normalise the values within `root`, in place."""
         if not self._tags:
             return
-        names = self._names
+        plain, prefixed, name_of = self._plain, self._prefixed, self._names.element_name
         for element in root.iter(*self._tags):
-            tokenised = self.by_element.get(names.element_name(str(element.tag), element.prefix))
-            if tokenised is None:
-                continue
-            changed = [
-                (str(key), normal)
-                for key, value in element.items()
-                if (normal := normalise_tokens(str(value))) != value
-            ]
-            if not changed:
-                continue
-            prefixes = dict(prefixed_attributes(element))
-            for key, normal in changed:
-                if names.attribute_name(key, prefixes.get(key)) in tokenised:
+            name = name_of(str(element.tag), element.prefix)
+            for key in plain.get(name, ()):
+                value = element.get(key)
+                if value is not None and (normal := normalise_tokens(value)) != value:
                     element.set(key, normal)
+            if name in prefixed:
+                self._normalise_prefixed(element, prefixed[name])
+
+    def _normalise_prefixed(self, element: etree._Element, tokenised: frozenset[str]) -> None:
+        for key, prefix in prefixed_attributes(element):
+            if self._names.attribute_name(key, prefix) in tokenised:
+                element.set(key, normalise_tokens(element.attrib[key]))
