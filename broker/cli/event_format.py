@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 import attrs
+from lxml import etree
 
 from broker.cli.order_format import order_as_content, order_as_text
-from broker.cli.terminal import json_line, one_line
+from broker.cli.terminal import json_line, one_line, print_note
 from broker.client.merged import MergedEvent
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.event.gap_reason import RETENTION, UNREACHABLE
+from broker.event.json_payload import NotMapped, xml_to_json
 from broker.event.merging.held_event import MissingNumbers
 from broker.event.site_notice import MissingMessages, MovedMessages, SiteStatus
 from broker.printable import printable
@@ -24,6 +26,23 @@ PrintedNotice: TypeAlias = SiteStatus | MissingMessages | MovedMessages
 def as_payload(event: ReceivedEvent) -> bytes:
     """Without a payload the line is empty."""
     return (event.payload or b"") + b"\n"
+
+
+def as_json_payload(event: ReceivedEvent) -> bytes:
+    """Return a line of JSON; nothing, and a note, for a payload that is not mapped from JSON."""
+    try:
+        return (xml_to_json(_parse_payload(event.payload or b"")) + "\n").encode()
+    except NotMapped as error:
+        print_note(f"{event.event_id} of {event.stream} is not JSON: {error}")
+        return b""
+
+
+def _parse_payload(payload: bytes) -> etree._Element:
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+    try:
+        return etree.fromstring(payload, parser)
+    except etree.XMLSyntaxError as error:
+        raise NotMapped(f"not well-formed: {error.msg}") from None
 
 
 def as_printable(form: Form) -> Form:
@@ -177,3 +196,13 @@ def change_as_text(change: TypeChanged) -> str:
 
 def change_as_json(change: TypeChanged) -> bytes:
     return (json_line({"type-changed": attrs.asdict(change)}) + "\n").encode()
+
+
+#: By the option that names it; `text` is the default on a terminal.
+FORMS: Final[Mapping[str, Form]] = {
+    "payload": as_payload,
+    "json-payload": as_json_payload,
+    "document": as_document,
+    "json": as_json,
+    "text": as_text,
+}

@@ -81,6 +81,11 @@ def _parse_time_path(_: click.Context, __: click.Parameter, value: str | None) -
     metavar="PATH",
     help="Path of a payload's time, for --pace.  [default: known for the shipped types]",
 )
+@click.option(
+    "--json-payload",
+    is_flag=True,
+    help="Publish each JSON value, or each feature of GeoJSON, as XML of the type json.",
+)
 @split_options
 @key_options
 @input_options
@@ -96,6 +101,7 @@ def command(
     rate: float | None,
     pace: float | None,
     time_from: TimePath | None,
+    json_payload: bool,
     split: Split | None,
     namespaces: dict[str, str],
     keys: KeyOptions,
@@ -119,6 +125,8 @@ def command(
                 f"--type takes a name and a version, such as: --type {name} 1.0 {version}"
             )
         raise click.UsageError("Missing argument 'SOURCE...': a file, a folder, or - for a pipe.")
+    if json_payload and split is not None:
+        raise click.UsageError("--split cuts XML, and --json-payload takes JSON")
     if rate is not None and pace is not None:
         raise click.UsageError("--rate and --pace exclude each other")
     if stream is not None:
@@ -130,6 +138,7 @@ def command(
         security_level=SecurityLevel(security_level) if security_level else None,
         time_from=time_from,
         key=rule,
+        json_payload=json_payload,
     )
     tally = Tally(print_note)
     if namespaces and split is None and rule is None:
@@ -155,6 +164,7 @@ def command(
         "type": type_,
         "split": split and split.path.text,
         "id": rule and rule.text,
+        "json": json_payload,
         "namespaces": namespaces,
     }
     with contextlib.ExitStack() as stack:

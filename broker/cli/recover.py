@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import click
 
-from broker.cli.event_format import as_document, as_json, as_payload, as_text
+from broker.cli.event_format import FORMS
 from broker.cli.namespaces import namespace_option
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.output import Output
@@ -26,8 +26,6 @@ from broker.errors import BrokerError
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
 from broker.transport.clock import wall_clock_ms
-
-_FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text": as_text}
 
 
 @attrs.frozen
@@ -98,6 +96,12 @@ def _bound_option(name: str, text: str) -> Callable[[Any], Any]:
 )
 @click.option("--explain", is_flag=True, help="Replay nothing; show the sources.")
 @click.option("--payload", "form", flag_value="payload", help="Print only payloads.")
+@click.option(
+    "--json-payload",
+    "form",
+    flag_value="json-payload",
+    help="Print the JSON of payloads of the type json.",
+)
 @click.option("--document", "form", flag_value="document", help="Print whole events.")
 @click.option(
     "--json",
@@ -220,9 +224,7 @@ async def _replay(
                 options = {name: known[name] for name in ("query", "streams", "namespaces")}
                 ends = attrs.evolve(ends, since=Position.parse(known["position"]))
             with progress_bar() as (bar, stream):
-                output = Output(
-                    stream, _FORMS[form], stop, json=form == "json", is_unbuffered=False
-                )
+                output = Output(stream, FORMS[form], stop, json=form == "json", is_unbuffered=False)
                 subscription = client.replay(
                     **options, **attrs.asdict(ends, recurse=False), **speed, on_gap=output.print_gap
                 )

@@ -9,7 +9,7 @@ from functools import partial
 
 import click
 
-from broker.cli.event_format import as_document, as_json, as_payload, as_printable, as_text
+from broker.cli.event_format import FORMS, as_printable
 from broker.cli.failure import Failure
 from broker.cli.merge_options import merge_options
 from broker.cli.namespaces import namespace_option
@@ -28,7 +28,6 @@ from broker.event.stream import StreamPattern
 
 #: Seconds for events in transit, after the end of the past.
 _LAST_EVENTS_WAIT = 0.1
-_FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text": as_text}
 
 
 def _parse_start(_: click.Context, __: click.Parameter, value: str | None) -> Start | None:
@@ -82,6 +81,12 @@ def _parse_start(_: click.Context, __: click.Parameter, value: str | None) -> St
     help="Stop after this time without an event.",
 )
 @click.option("--payload", "form", flag_value="payload", help="Print only payloads.")
+@click.option(
+    "--json-payload",
+    "form",
+    flag_value="json-payload",
+    help="Print the JSON of payloads of the type json.",
+)
 @click.option("--document", "form", flag_value="document", help="Print whole events.")
 @click.option(
     "--json",
@@ -126,7 +131,7 @@ def command(
         with stop_on_signals() as stop:
             output = Output(
                 sys.stdout.buffer,
-                as_printable(_FORMS[form]) if is_terminal() else _FORMS[form],
+                as_printable(FORMS[form]) if is_terminal() else FORMS[form],
                 stop,
                 json=form == "json",
                 # Events of a durable subscription are written before they are acknowledged.

@@ -68,4 +68,4 @@ class TokenisedAttributes:
     def _normalise_prefixed(self, element: etree._Element, tokenised: frozenset[str]) -> None:
         for key, prefix in prefixed_attributes(element):
             if self._names.attribute_name(key, prefix) in tokenised:
-                element.set(key, normalise_tokens(element.attrib[key]))
+                element.set(key, normalise_tokens(str(element.attrib[key])))

@@ -33,6 +33,7 @@ def test_the_shipped_types_are_known_by_reference(catalogue: Catalogue) -> None:
         "event 1.1",
         "flight 1.0",
         "flight 1.1",
+        "json 1.0",
     ]
     assert DtdReference("flight", "1.1") in catalogue
     assert DtdReference("flight", "1.2") not in catalogue

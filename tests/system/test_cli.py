@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from broker.event.json_payload import NAMESPACE as JSON_NAMESPACE
 from broker.identity import hash_secret
 from broker.testing.events import air_traffic
 from tests.system.fork_server import ForkedProcess
@@ -110,6 +111,18 @@ def test_output_of_one_node_is_published_to_another(node: NodeProcess, tmp_path:
             assert [line[key] for line in json_lines(again)] == [
                 line[key] for line in json_lines(first)
             ]
+
+
+def test_json_is_published_and_comes_back_as_it_was(node: NodeProcess) -> None:
+    quakes = ['{"mag":4.10,"place":"Vík <1>"}', '{"mag":5.5,"place":"a\\u0000\\ud800"}', "[1e400]"]
+    run_command(node, "pub", "--json-payload", "-", stdin="\n".join(quakes))
+    run_command(node, "pub", "-", stdin="<flight><id>UAL1</id><flightleg/></flight>")
+    out, err = run_command(node, "sub", "--json-payload", "--from", "all", "--count", "4")
+    assert out.splitlines() == quakes
+    assert "of flight is not JSON: <flight> is no element of the mapping" in err
+    strong = ("/map/number[@key = 'mag'] > 5", "--namespace", JSON_NAMESPACE)
+    found, _ = run_command(node, "sub", *strong, "--json-payload", "--from", "all", "--count", "1")
+    assert found.splitlines() == quakes[1:2]
 
 
 def test_query_and_event_are_explained(node: NodeProcess, tmp_path: Path) -> None:

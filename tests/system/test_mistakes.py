@@ -131,8 +131,8 @@ TABLE = (
     mistake(
         "JSON of one's own",
         "pub reading.json",
-        "reading.json:1: the object has no key of an event: application_types, level, "
-        "payload, stream, summary, type, version",
+        "reading.json:1: the object has no key of an event (application_types, level, "
+        "payload, stream, summary, type, version); --json-payload publishes any JSON",
     ),
     mistake(
         "a stream name with a blank",

@@ -8,6 +8,7 @@ from typing import IO, Final
 
 from broker.cli.publishing.collection_splitter import CollectionSplitter, Split
 from broker.cli.publishing.document_splitter import MAX_DOCUMENT, DocumentSplitter
+from broker.cli.publishing.json_reader import read_json_values
 from broker.cli.publishing.preparation import Preparation
 from broker.cli.publishing.publication import Publication, RawDocument, Refusal, SourceLocation
 from broker.cli.publishing.source import (
@@ -51,6 +52,10 @@ def read_opened(
 def _read_items(
     source: OpenedSource, preparation: Preparation, split: Split | None
 ) -> Iterator[Item]:
+    if preparation.options.json_payload:
+        for raw in read_json_values(json_lines(source.read_portions(), source.name), source.name):
+            yield preparation.prepare_xml(raw)
+        return
     if source.form == "json":
         if split is not None:
             yield Refusal(SourceLocation(source.name, 1), "--split cuts XML, and this is JSON")

@@ -38,6 +38,8 @@ class PublishOptions:
     security_level: SecurityLevel | None = None
     time_from: TimePath | None = None
     key: KeyRule | None = None
+    json_payload: bool = False
+    """Each JSON value of a source is a payload."""
 
 
 @attrs.frozen
@@ -97,12 +99,13 @@ class Preparation:
         except (UnicodeDecodeError, RecursionError) as error:
             raise UnusableDocument(f"not JSON: {error}") from None
         if not isinstance(fields, dict):
-            raise UnusableDocument("not a JSON object")
+            raise UnusableDocument("not a JSON object; --json-payload publishes any JSON")
         if not _REPORT_KEYS.isdisjoint(fields):
             return None
         if _EVENT_KEYS.isdisjoint(fields):
             raise UnusableDocument(
-                f"the object has no key of an event: {', '.join(sorted(_EVENT_KEYS))}"
+                f"the object has no key of an event ({', '.join(sorted(_EVENT_KEYS))}); "
+                "--json-payload publishes any JSON"
             )
         text = fields.get("payload")
         if text is None:

@@ -31,7 +31,9 @@ _OPENERS: Final = (
 )
 _TAR_MAGIC: Final = (257, b"ustar")
 _BLOCK: Final = tarfile.BLOCKSIZE
+_DIGITS: Final = tuple(b"%d" % digit for digit in range(10))
 _BLANK: Final = b" \t\r\n"
+_JSON_STARTS: Final = (*(b"{", b"[", b'"', b"-", b"true", b"false", b"null"), *_DIGITS)
 _UTF_16: Final = (b"\xfe\xff", b"\xff\xfe", b"\x00<", b"<\x00")
 READ_ERRORS: Final = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
 
@@ -175,7 +177,7 @@ def _detect_form(head: bytes) -> Form:
         return "tar"
     if text.startswith(b"<"):
         return "xml"
-    return "json" if text.startswith(b"{") else "unknown"
+    return "json" if text.startswith(_JSON_STARTS) else "unknown"
 
 
 def describe_error(error: BaseException) -> str:

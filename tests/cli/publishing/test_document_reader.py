@@ -183,7 +183,7 @@ def test_a_bad_line_of_json_is_reported_with_its_number(tmp_path: Path) -> None:
     assert [item.location.line for item in items] == [1, 3, 4, 5, 6]
     assert [line.split(": ", 1)[1] for line in refusals(items)] == [
         "not JSON: Expecting property name enclosed in double quotes at character 2",
-        "not a JSON object",
+        "not a JSON object; --json-payload publishes any JSON",
     ]
 
 
