@@ -15,6 +15,8 @@ from broker.cli.dtd_options import type_options
 from broker.cli.dtd_report import report_lines
 from broker.cli.failure import Failure
 from broker.cli.node_access import NodeAccess, node_options
+from broker.cli.publishing.collection_splitter import Split
+from broker.cli.publishing.split_options import split_option
 from broker.cli.terminal import echo, one_line, print_note
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
@@ -78,6 +80,7 @@ _file = click.argument("file", type=click.Path(path_type=Path), metavar="FILE.dt
     metavar="VERSION",
     help="Compare with this version at the node, and list affected subscriptions.",
 )
+@split_option
 @node_options
 def check(
     access: NodeAccess,
@@ -86,6 +89,7 @@ def check(
     type_: str | None,
     version: str | None,
     against: str | None,
+    split: Split | None,
 ) -> None:
     """Load a DTD as a node would, and validate events against it.
 
@@ -95,7 +99,7 @@ def check(
     """
     dtd = load_dtd_file(file, type_, version)
     counts = CheckCounts()
-    for problem in check_events(dtd, events, counts):
+    for problem in check_events(dtd, events, counts, split):
         echo(problem, err=True)
     print_note(
         f"{file}: a DTD for {dtd.reference}; {counts.valid} of {counts.events} events are valid"

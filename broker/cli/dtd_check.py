@@ -11,7 +11,8 @@ import attrs
 from lxml import etree
 
 from broker.cli.failure import Failure
-from broker.cli.publishing.document_reader import split_documents
+from broker.cli.publishing.collection_splitter import Split
+from broker.cli.publishing.document_reader import is_transcoded, read_xml
 from broker.cli.publishing.payload import UnusableDocument, make_payload
 from broker.cli.publishing.publication import RawDocument, Refusal
 from broker.cli.publishing.source import READ_ERRORS, describe_error, open_sources
@@ -24,6 +25,7 @@ from broker.event.envelope import EventType
 from broker.event.event_id import EventId
 from broker.event.reader import read_event
 from broker.event.writer import write_event
+from broker.ingest.quarantine import is_details_file
 
 _FILE_NAME = re.compile(r"(.+)-([0-9.]+)")
 _PARSER = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
@@ -80,17 +82,22 @@ def _make_reference(file: Path, type_name: str | None, version: str | None) -> D
     )
 
 
-def check_events(dtd: Dtd, sources: tuple[str, ...], counts: CheckCounts) -> Iterator[str]:
+def check_events(
+    dtd: Dtd, sources: tuple[str, ...], counts: CheckCounts, split: Split | None = None
+) -> Iterator[str]:
     """Yield `FILE:LINE: REASON` for each invalid event."""
     for source in open_sources(sources, lambda: sys.stdin.buffer):
         if isinstance(source, Refusal):
             counts.events += 1
             yield str(source)
             continue
+        if is_details_file(Path(source.name)):
+            continue
+        transcoded = is_transcoded(source, split)
         try:
-            for raw in split_documents(source.read_portions(), source.name):
+            for raw in read_xml(source, split):
                 counts.events += 1
-                problem = _find_problem(dtd, raw)
+                problem = _find_problem(dtd, raw, transcoded=transcoded)
                 counts.valid += problem is None
                 if problem is not None:
                     yield problem
@@ -99,11 +106,11 @@ def check_events(dtd: Dtd, sources: tuple[str, ...], counts: CheckCounts) -> Ite
             yield f"{source.name}: {describe_error(error)}"
 
 
-def _find_problem(dtd: Dtd, raw: RawDocument) -> str | None:
+def _find_problem(dtd: Dtd, raw: RawDocument, *, transcoded: bool) -> str | None:
     if raw.problem:
         return f"{raw.location}: {raw.problem}"
     try:
-        payload = make_payload(raw.data)
+        payload = make_payload(raw.data, transcoded=transcoded)
         location, first = raw.location.plus_lines(payload.skipped_lines), 1
         if payload.root.tag == ENVELOPE_TAG:
             _check_type(dtd, raw.data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import attrs
 import click
@@ -10,10 +11,12 @@ from lxml import etree
 
 from broker.cli.dtd_options import type_options, write_output
 from broker.cli.failure import Failure
-from broker.cli.publishing.document_reader import read_xml
+from broker.cli.publishing.collection_splitter import Split
+from broker.cli.publishing.document_reader import is_transcoded, read_xml
 from broker.cli.publishing.payload import UnusableDocument, make_payload
 from broker.cli.publishing.publication import RawDocument
 from broker.cli.publishing.source import READ_ERRORS, OpenedSource, describe_error, open_sources
+from broker.cli.publishing.split_options import split_option
 from broker.cli.standard_input import open_stdin
 from broker.cli.terminal import echo, print_note
 from broker.dtd.derivation.driver import write_driver
@@ -23,11 +26,13 @@ from broker.dtd.derivation.sample_statistics import SampleStatistics
 from broker.dtd.dtd import ENVELOPE_NAMESPACE, ENVELOPE_TAG
 from broker.dtd.reference import DtdReference
 from broker.errors import BadDtd, BadName
+from broker.ingest.quarantine import is_details_file
 
 
 @attrs.define
 class _Reading:
     reference: DtdReference
+    split: Split | None = None
     statistics: SampleStatistics = attrs.field(factory=SampleStatistics)
     refused: int = 0
     other_types: Counter[str] = attrs.field(factory=Counter)
@@ -39,15 +44,15 @@ class _Reading:
             if not isinstance(source, OpenedSource):
                 self._refuse(str(source))
             elif source.form == "json":
-                self.json_sources += 1
+                self.json_sources += not is_details_file(Path(source.name))
             else:
                 self._read_source(source)
 
     def _read_source(self, source: OpenedSource) -> None:
         try:
-            for raw in read_xml(source):
+            for raw in read_xml(source, self.split):
                 try:
-                    self._add(raw, is_transcoded=source.form == "utf-16")
+                    self._add(raw, transcoded=is_transcoded(source, self.split))
                 except UnusableDocument as error:
                     self._refuse(f"{raw.location.plus_lines(error.line - 1)}: {error}")
                 except BadDtd as error:
@@ -55,10 +60,10 @@ class _Reading:
         except READ_ERRORS as error:
             self._refuse(f"{source.name}: {describe_error(error)}")
 
-    def _add(self, raw: RawDocument, *, is_transcoded: bool) -> None:
+    def _add(self, raw: RawDocument, *, transcoded: bool) -> None:
         if raw.problem:
             raise UnusableDocument(raw.problem)
-        root = make_payload(raw.data, transcoded=is_transcoded).root
+        root = make_payload(raw.data, transcoded=transcoded).root
         if root.tag != ENVELOPE_TAG:
             self.statistics.add_payload(root)
             return
@@ -104,7 +109,8 @@ def _is_payload(child: etree._Element) -> bool:
 @click.command()
 @click.argument("samples", nargs=-1, required=True, metavar="SAMPLE...")
 @type_options(required=True)
-def infer(samples: tuple[str, ...], type_: str, version: str) -> None:
+@split_option
+def infer(samples: tuple[str, ...], type_: str, version: str, split: Split | None) -> None:
     """Write a DTD that accepts all samples, and report on stderr how it was guessed.
 
     A SAMPLE is a file, a folder, a tar archive, or - for a pipe, with whole events or bare
@@ -113,7 +119,7 @@ def infer(samples: tuple[str, ...], type_: str, version: str) -> None:
 
     The exit status is 1 if a sample can not be read. The DTD accepts the others.
     """
-    reading = _Reading(DtdReference(type_, version))
+    reading = _Reading(DtdReference(type_, version), split)
     reading.read(samples)
     try:
         derivation = infer_dtd(reading.statistics, reading.reference)

@@ -22,6 +22,11 @@ MAX_WAITING: Final = 256
 MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
 
 
+def is_details_file(path: Path) -> bool:
+    """Return True for the details of a document in a quarantine, which are no document."""
+    return path.suffix == ".json" and path.stem.isdigit() and path.with_suffix(".xml").is_file()
+
+
 class Quarantine:
     """`write` runs a call on another thread, in order."""
 

@@ -43,8 +43,8 @@ def test_samples_come_from_files_folders_and_archives(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "inferred from 7 samples" in result.stderr
     assert "<!ELEMENT a (z | b | c)*>" in result.stdout
-    checked = check(result.stdout, tmp_path, samples / "one.xml", samples / "event.xml")
-    assert "3 of 3 events are valid" in checked.stderr
+    checked = check(result.stdout, tmp_path, samples)
+    assert "7 of 7 events are valid" in checked.stderr, checked.output
 
 
 def test_a_quarantine_gives_the_events_of_the_type(tmp_path: Path) -> None:
@@ -68,12 +68,43 @@ def test_a_quarantine_gives_the_events_of_the_type(tmp_path: Path) -> None:
     notes = result.stderr.splitlines()
     assert notes[0].startswith(f"{folder / '4.xml'}:")
     assert notes[1] == f"{folder / '5.xml'}:1: the event has 2 payloads"
-    assert notes[-4:] == [
-        "left out, since samples are XML: 6 of JSON",
+    assert "JSON" not in result.stderr
+    assert notes[-3:] == [
         "left out: 1 event of type flight",
         "left out: 1 event without a payload",
         "left out, since unreadable: 2 samples",
     ]
+
+
+def test_a_quarantine_is_checked_against_the_inferred_dtd(tmp_path: Path) -> None:
+    folder = tmp_path / "quarantine"
+    folder.mkdir()
+    (folder / "1.xml").write_bytes(event("<a><b/></a>"))
+    (folder / "1.json").write_text('{"sender": "x"}')
+    checked = check(infer(folder, *TYPE).stdout, tmp_path, folder)
+    assert "1 of 1 events are valid" in checked.stderr
+    (folder / "lines.json").write_text("{}")
+    assert "left out, since samples are XML: 1 of JSON" in infer(folder, *TYPE).stderr
+
+
+def test_collections_are_cut_into_samples(tmp_path: Path) -> None:
+    feed = tmp_path / "feed.atom"
+    feed.write_text(
+        '<f:feed xmlns:f="urn:feed" xmlns:c="urn:cap"><f:title/>'
+        "<f:entry><c:alert><c:sent>1</c:sent></c:alert></f:entry>"
+        '<f:entry><alert xmlns="urn:cap"><note/><sent/></alert></f:entry></f:feed>'
+    )
+    split = ("--split", "//cap:alert", "--namespace", "cap=urn:cap")
+    result = infer(feed, *split, *TYPE)
+    assert result.exit_code == 0, result.output
+    assert "inferred from 2 samples" in result.stderr
+    assert "<!ELEMENT c:alert (c:note?, c:sent?)>" in result.stdout
+    file = tmp_path / "sample-1.0.dtd"
+    file.write_text(result.stdout)
+    checked = run(FakeNode(), "dtd", "check", str(file), str(feed), *split)
+    assert "2 of 2 events are valid" in checked.stderr, checked.output
+    assert infer(feed, "--namespace", "cap=urn:cap", *TYPE).exit_code == 2
+    assert infer(feed, "--split", "//[", *TYPE).exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -65,19 +65,23 @@ def _read_items(
             if item is not None:
                 yield item
         return
-    transcoded = source.form == "utf-16"
-    if split is not None:
-        portions = _read_portions(source)
-        for raw in split_collections(portions, source.name, split, transcoded=transcoded):
-            yield preparation.prepare_xml(raw)
-        return
-    for raw in read_xml(source):
-        yield preparation.prepare_xml(raw, transcoded=transcoded)
+    for raw in read_xml(source, split):
+        yield preparation.prepare_xml(raw, transcoded=is_transcoded(source, split))
 
 
-def read_xml(source: OpenedSource) -> Iterator[RawDocument]:
-    """Yield the documents; those of UTF-16 are in UTF-8, whatever they declare."""
-    yield from split_documents(_read_portions(source), source.name)
+def read_xml(source: OpenedSource, split: Split | None = None) -> Iterator[RawDocument]:
+    """Yield the documents, or the events of collections."""
+    portions = _read_portions(source)
+    if split is None:
+        yield from split_documents(portions, source.name)
+    else:
+        transcoded = source.form == "utf-16"
+        yield from split_collections(portions, source.name, split, transcoded=transcoded)
+
+
+def is_transcoded(source: OpenedSource, split: Split | None) -> bool:
+    """Return True if the documents that are read are in UTF-8, whatever they declare."""
+    return source.form == "utf-16" and split is None
 
 
 def _read_portions(source: OpenedSource) -> Iterator[bytes]:

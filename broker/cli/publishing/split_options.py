@@ -1,4 +1,4 @@
-"""The options `--split`, `--copy` and `--namespace` of `pub`."""
+"""The options `--split`, `--copy` and `--namespace`."""
 
 from __future__ import annotations
 
@@ -19,38 +19,50 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _MAX_COPIES: Final = 16
 
 
+_split = click.option(
+    "--split",
+    metavar="XPATH",
+    help="Cut each document into events, one for each element of a path such as //cap:alert.",
+)
+_copy = click.option(
+    "--copy",
+    "copies",
+    multiple=True,
+    metavar="FIELD=PATH",
+    help="With --split: copy a value of the collection, such as summary=/feed/title or "
+    "application-type=/feed/@kind, into each event's envelope; may be repeated.",
+)
+
+
 def split_options(command: _F) -> _F:
     """Give a command `--split` and its companions; it gets `split` and `namespaces`."""
+    return namespace_option(_copy(_split(_parse_options(command))))
 
+
+def split_option(command: _F) -> _F:
+    """Give a command `--split` without copies; it gets `split`."""
+
+    @functools.wraps(command)
+    def without_namespaces(*args: Any, namespaces: dict[str, str], **rest: Any) -> Any:
+        if namespaces and rest["split"] is None:
+            raise click.UsageError("--namespace needs --split")
+        return command(*args, **rest)
+
+    return namespace_option(_split(_parse_options(without_namespaces)))  # type: ignore[return-value]
+
+
+def _parse_options(command: _F) -> _F:
     @functools.wraps(command)
     def with_split(
         *args: Any,
         split: str | None,
-        copies: tuple[str, ...],
         namespaces: dict[str, str],
+        copies: tuple[str, ...] = (),
         **rest: Any,
     ) -> Any:
         parsed = _parse_split(split, copies, namespaces)
         return command(*args, split=parsed, namespaces=namespaces, **rest)
 
-    for option in (
-        namespace_option,
-        click.option(
-            "--copy",
-            "copies",
-            multiple=True,
-            metavar="FIELD=PATH",
-            help="With --split: copy a value of the collection, such as summary=/feed/title or "
-            "application-type=/feed/@kind, into each event's envelope; may be repeated.",
-        ),
-        click.option(
-            "--split",
-            metavar="XPATH",
-            help="Cut each document into events, one for each element of a path such as "
-            "//cap:alert.",
-        ),
-    ):
-        with_split = option(with_split)
     return with_split  # type: ignore[return-value]
 
 
