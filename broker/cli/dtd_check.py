@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -28,6 +29,12 @@ from broker.event.writer import write_event
 from broker.ingest.quarantine import is_details_file
 
 _FILE_NAME = re.compile(r"(.+)-([0-9.]+)")
+#: In the first comment, as the shipped DTDs have it.
+_PUBLIC_ID = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*\?>)?\s*<!--(?:(?!-->).)*?\bPUBLIC\s+\"([^\"]*)\"",
+    re.DOTALL,
+)
+_MAX_HEAD = 4096
 _PARSER = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
 #: EventId of the envelope for bare payloads.
 _EVENT_ID = EventId("check", 0, 1, 1)
@@ -41,7 +48,7 @@ class CheckCounts:
 
 
 def load_dtd_file(file: Path, type_name: str | None, version: str | None) -> Dtd:
-    """The file's name gives what is None. Raises `Failure` with file and line."""
+    """The file's name or first comment gives what is None. Raises `Failure` with file and line."""
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -55,7 +62,7 @@ def load_dtd_file(file: Path, type_name: str | None, version: str | None) -> Dtd
         return next((module for module in found if module is not None), None)
 
     try:
-        dtd = Dtd.load(_make_reference(file, type_name, version), text, resolve)
+        dtd = Dtd.load(_make_reference(file, text, type_name, version), text, resolve)
     except BadDtd as error:
         raise Failure(f"{file}:{max(error.line, 1)}: {error.text}") from None
     limit = AssemblyLimits().max_text
@@ -67,15 +74,21 @@ def load_dtd_file(file: Path, type_name: str | None, version: str | None) -> Dtd
     return dtd
 
 
-def _make_reference(file: Path, type_name: str | None, version: str | None) -> DtdReference:
+def _make_reference(
+    file: Path, text: bytes, type_name: str | None, version: str | None
+) -> DtdReference:
+    """Take the type from the options, the file's name, or the identifier in the first comment."""
     if type_name is not None and version is not None:
         return DtdReference(type_name, version)
     named = _FILE_NAME.fullmatch(file.stem)
     if named is not None:
-        try:
+        with suppress(BadName):
             return DtdReference(type_name or named[1], version or named[2])
-        except BadName:
-            pass
+    written = _PUBLIC_ID.match(text[:_MAX_HEAD])
+    if written is not None:
+        with suppress(BadName):
+            found = DtdReference.from_public_id(written[1].decode("utf-8", "replace"))
+            return DtdReference(type_name or found.type, version or found.version)
     raise Failure(
         f"{file.name} does not name a type, as flight-1.1.dtd does: give --type NAME and "
         "--version VERSION"

@@ -15,8 +15,12 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def type_options(*, required: bool = False) -> Callable[[_F], _F]:
-    """Give a command `type_` and `version`; without them the file's name gives the type."""
-    default = "" if required else "  [default: from the file's name, such as flight-1.1.dtd]"
+    """Give a command `type_` and `version`; without them the file gives the type."""
+    default = (
+        ""
+        if required
+        else "  [default: from the file's name, such as flight-1.1.dtd, or its first comment]"
+    )
 
     def decorate(command: _F) -> _F:
         named = click.option(

@@ -152,6 +152,21 @@ def test_a_type_must_be_named_by_the_file_or_the_user(tmp_path: Path) -> None:
     result = run(FakeNode(), "dtd", "check", str(file))
     assert result.exit_code == 1
     assert "give --type NAME and --version VERSION" in result.stderr
+    for comment, reference in (
+        ('<!-- PUBLIC "-//xmlbroker//DTD alert 2.0//EN" "x" -->', "alert 2.0"),
+        ('<?xml version="1.0"?>\n<!-- It.\n PUBLIC "-//xmlbroker//DTD alert 3//EN" -->', "alert 3"),
+    ):
+        file.write_text(comment + OWN)
+        assert f"a DTD for {reference};" in run(FakeNode(), "dtd", "check", str(file)).stderr
+        changed = run(FakeNode(), "dtd", "check", str(file), "--version", "4.1").stderr
+        assert "a DTD for alert 4.1;" in changed
+    for comment in (
+        '<!-- "-//xmlbroker//DTD a 2.0//EN" -->',
+        '<!-- PUBLIC "-//other" -->',
+        "<!---->",
+    ):
+        file.write_text(comment + OWN)
+        assert run(FakeNode(), "dtd", "check", str(file)).exit_code == 1
     named = ("--type", "alert", "--version", "2.0")
     assert run(FakeNode(), "dtd", "check", str(file), *named).exit_code == 0
 

@@ -43,7 +43,7 @@ def test_a_type_inferred_from_the_quarantine_is_added_and_its_samples_are_publis
         quarantine = str(node.data / "quarantine")
         dtd, report = run_command(node, "dtd", "infer", quarantine, *options)
         assert f"inferred from {found} sample" in report
-        file = tmp_path / f"{name}-1.0.dtd"
+        file = tmp_path / f"{name}.dtd"
         file.write_text(dtd)
         assert "is registered" in run_command(node, "dtd", "add", str(file))[1]
         out, _ = run_command(node, "pub", str(samples), "--type", name, "1.0")
@@ -65,7 +65,7 @@ SCHEMA = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema"
 def test_an_imported_type_is_added_and_queries_see_its_events(
     node: NodeProcess, tmp_path: Path
 ) -> None:
-    samples, schema, dtd = (tmp_path / name for name in ("feed.xml", "feed.xsd", "feed-1.0.dtd"))
+    samples, schema, dtd = (tmp_path / name for name in ("feed.xml", "feed.xsd", "feed.dtd"))
     samples.write_text("".join(map(MADE_UP.format, range(20))))
     schema.write_text(SCHEMA)
     options = ("--type", "feed", "--version", "1.0")

@@ -199,8 +199,10 @@ def _fit_models(derivation: Derivation) -> tuple[dict[str, str], set[str]]:
 def _write(derivation: Derivation, models: Mapping[str, str], *, with_notes: bool) -> str:
     table = derivation.table
     roots = " | ".join(map(table.qualify, derivation.roots))
+    reference = derivation.reference
+    identifiers = f'PUBLIC "{reference.public_id}" "{reference.system_id}"'
     parts = [
-        _comment("\n".join(derivation.head)),
+        _comment("\n".join((*derivation.head, identifiers))),
         _HEAD.format(content=f"({roots})" if len(derivation.roots) > 1 else roots),
     ]
     if derivation.common_attributes:
