@@ -121,7 +121,7 @@ class _Attempt:
         lines = []
         if not self.has_xsi_everywhere:
             lines.append(
-                "The schema is large: xsi:type is accepted only where it names another content, "
+                "The schema is large: xsi:type is accepted only where it can name another type, "
                 "xsi:nil where the element may be nil, schema locations at the root."
             )
         if not self.with_wildcards:
@@ -239,7 +239,7 @@ class _Translation:
             bindings.pop(table.attribute_prefixes[XSI_NAMESPACE], None)
         else:
             needed = (
-                *(["type"] if len(variants) > 1 else []),
+                *(["type"] if len(element.types) > 1 else []),
                 *(["nil"] if element.is_nillable else []),
                 *(["schemaLocation", "noNamespaceSchemaLocation"] if is_root else []),
             )
