@@ -99,6 +99,8 @@ class DtdCache:
         #: Rejected second texts of a name.
 
         self._catalogue = catalogue
+        self._shipped = catalogue.references()
+        self.changes = 0
         self._store = store
         self._sources: tuple[IDtdSource, ...] = (CatalogueSource(catalogue), *sources)
         self._limits = limits
@@ -130,15 +132,16 @@ class DtdCache:
 
     def references(self) -> tuple[DtdReference, ...]:
         """Return loaded, stored and catalogue DTDs, sorted."""
-        stored = () if self._store is None else self._store.references()
-        known = {*self._pinned, *self._fetched, *stored, *self._catalogue.references()}
-        return tuple(sorted(known))
+        return tuple(sorted(self._known(), key=DtdReference.sort_key))
 
     def versions(self, type_name: str) -> tuple[DtdReference, ...]:
         """Return the versions, oldest first, without variants."""
-        return tuple(
-            known for known in self.references() if known.type == type_name and not known.variant
-        )
+        found = (each for each in self._known() if each.type == type_name and not each.variant)
+        return tuple(sorted(found, key=DtdReference.sort_key))
+
+    def _known(self) -> set[DtdReference]:
+        stored = () if self._store is None else self._store.references()
+        return {*self._pinned, *self._fetched, *stored, *self._shipped}
 
     def known_hash(self, reference: DtdReference) -> str | None:
         known = self.get(reference)
@@ -223,6 +226,7 @@ class DtdCache:
 
     def remove(self, reference: DtdReference) -> bool:
         """Remove it from memory and disk, with hash and failures. A running fetch continues."""
+        self.changes += 1
         self._failures.remove(reference)
         if self._store is not None:
             self._store.store.remove(reference)
@@ -287,6 +291,7 @@ class DtdCache:
         return dtd
 
     def _add_new(self, dtd: Dtd) -> None:
+        self.changes += 1
         reference = dtd.reference
         others = [each for each in self.versions(reference.type) if each != reference]
         if reference in self._catalogue:

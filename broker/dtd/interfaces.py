@@ -66,6 +66,8 @@ class IDtdSource(Interface):
 class IDtdCache(Interface):
     """DTDs of this node, several versions of a type at once (M13, M17)."""
 
+    changes: int = Attribute("Number of DTDs that were added or removed so far.")
+
     def get(reference: DtdReference) -> IDtd | None:
         """Return the DTD if it is loaded, without fetching."""
 

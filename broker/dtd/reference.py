@@ -82,14 +82,13 @@ class DtdReference:
             )
         return cls(*match.groups())
 
+    def sort_key(self) -> tuple[str, tuple[int, ...], str]:
+        return self.type, self.version_key, self.variant
+
     def __lt__(self, other: object) -> bool:
         if not isinstance(other, DtdReference):
             return NotImplemented
-        return (self.type, self.version_key, self.variant) < (
-            other.type,
-            other.version_key,
-            other.variant,
-        )
+        return self.sort_key() < other.sort_key()
 
     def __str__(self) -> str:
         text = f"{self.type} {self.version}"

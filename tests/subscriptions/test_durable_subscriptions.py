@@ -3,7 +3,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
+
 from broker.event.place import Position
+from broker.matching.query.query import parse_query
 from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
 
 DAY = 86_400_000
@@ -154,3 +157,22 @@ def test_a_subscription_in_use_does_not_expire() -> None:
     assert setting.durables.delete_expired() == 1
     setting.durables.release("alice", "d")
     assert len(setting.opened()) == 0
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "other", "is_same"),
+    [
+        ({"": "urn:a"}, {"": "urn:a"}, True),
+        ({"": "urn:a"}, {"": "urn:b"}, False),
+        ({"": "urn:a"}, {}, False),
+        ({"q": "urn:q"}, {}, True),
+    ],
+)
+def test_a_stored_query_is_known_by_the_form_in_which_nodes_request_it(
+    namespaces: dict[str, str], other: dict[str, str], is_same: bool
+) -> None:
+    stored = DurableSubscription("a.>", "//x[y > 3]", namespaces, Position({}), 1000)
+    asked = parse_query("//x[y > 3]", other)
+    # Another node has the query with a prefix.
+    requested = parse_query(asked.text, dict(asked.namespaces))
+    assert stored.has_query(requested) is is_same

@@ -17,7 +17,7 @@ from broker.matching.schema.schema_node import Namespaces
 
 #: Cached schemas, least recently used first. An evicted schema is built again on demand.
 MAX_SCHEMAS = 64
-#: Types whose names are kept for advice about namespaces.
+#: Types whose names are kept for advice about namespaces; with more there is none.
 MAX_NAMED_TYPES = 1_000
 
 
@@ -36,7 +36,7 @@ class KnownTypes:
         }
         self._schemas: OrderedDict[DtdReference, Schema | None] = OrderedDict()
         self._namespaces: dict[DtdReference, Mapping[str, Namespaces]] = {}
-        self._listed: tuple[DtdReference, ...] = ()
+        self._listed_at = -1
         self._namespaced = NamespacedNames({})
 
     def references(self) -> tuple[DtdReference, ...]:
@@ -60,16 +60,16 @@ class KnownTypes:
         return schema
 
     def namespaced_names(self, most_new: int) -> NamespacedNames | None:
-        """Return the names that are only in namespaces; None until all types have been read, and
-        with more than `MAX_NAMED_TYPES`.
+        """Return the names that are only in namespaces; None until all types have been read.
 
         `most_new`: types that are read in this call.
         """
-        references = self.references()
-        if references == self._listed:
+        changes = self._dtds.changes
+        if changes == self._listed_at:
             return self._namespaced
+        references = self.references()
         if len(references) > MAX_NAMED_TYPES:
-            return None
+            references = ()
         for reference in self._namespaces.keys() - set(references):
             del self._namespaces[reference]
         for reference in references:
@@ -78,12 +78,22 @@ class KnownTypes:
             if not most_new:
                 return None
             most_new -= 1
-            dtd = self._dtds.get(reference) or self.get_dtd(reference)
-            # Texts under one reference differ only in a conflict; then either will do for advice.
-            self._namespaces[reference] = {} if dtd is None else list_namespaces(dtd.elements)
-        self._listed = references
+            self.namespaces_of(reference)
+        # Reading a DTD of the catalogue is a change too.
+        self._listed_at = self._dtds.changes
         self._namespaced = NamespacedNames(self._namespaces)
         return self._namespaced
+
+    def namespaces_of(self, reference: DtdReference) -> Mapping[str, Namespaces]:
+        """Return the namespaces of a type's elements by local name, as far as known."""
+        known = self._namespaces.get(reference)
+        if known is None:
+            dtd = self._dtds.get(reference) or self.get_dtd(reference)
+            # Texts under one reference differ only in a conflict; then either will do for advice.
+            known = {} if dtd is None else list_namespaces(dtd.elements)
+            if len(self._namespaces) < MAX_NAMED_TYPES:
+                self._namespaces[reference] = known
+        return known
 
     def previous_version(self, reference: DtdReference) -> DtdReference | None:
         older = [each for each in self._dtds.versions(reference.type) if each < reference]

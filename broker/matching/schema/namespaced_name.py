@@ -59,6 +59,11 @@ def _default_namespace(element: DeclaredElement, inherited: str | None) -> str |
     return inherited
 
 
+def is_unprefixed(uris: Namespaces) -> bool:
+    """Return True if a name with these namespaces may be in none."""
+    return uris is None or "" in uris
+
+
 class NamespacedNames:
     """The names that all elements of all known types have only in namespaces."""
 
@@ -67,7 +72,7 @@ class NamespacedNames:
         without: set[str] = set()
         for reference in sorted(types):
             for name, uris in types[reference].items():
-                if uris is None or "" in uris:
+                if is_unprefixed(uris):
                     without.add(name)
                 elif uris:
                     self._in[name] = (reference, min(uris))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from broker.dtd.reference import DtdReference
 from broker.matching.query.query import Query
 from broker.matching.schema.abstract_evaluation import analyse_query, check_satisfiability
 from broker.matching.schema.cause import Unsatisfiable
 from broker.matching.schema.known_types import KnownTypes
-from broker.matching.schema.schema_node import MAX_WORK
+from broker.matching.schema.namespaced_name import is_unprefixed
+from broker.matching.schema.schema_node import MAX_WORK, NO_NAMESPACE
 
 #: Cached results, least recently used first.
 MAX_CACHED = 1024
@@ -34,6 +36,12 @@ _OF_TYPE = re.compile(r"\$(?:EventType|VersionNum)\b")
 _HINT = "; there is"
 
 
+class _Result(NamedTuple):
+    references: tuple[DtdReference, ...]
+    unsatisfiable: Unsatisfiable | None
+    last_satisfied: DtdReference | None
+
+
 class QueryAdvisor:
     """Finds queries that no known type can satisfy.
 
@@ -51,9 +59,7 @@ class QueryAdvisor:
         self._complete = complete
         self._types = types
         self._undescribed = undescribed
-        self._cache: OrderedDict[Query, tuple[tuple[DtdReference, ...], Unsatisfiable | None]] = (
-            OrderedDict()
-        )
+        self._cache: OrderedDict[Query, _Result] = OrderedDict()
         self._last_satisfied: DtdReference | None = None
         """The type that satisfied the previous query. It is tried first."""
 
@@ -66,26 +72,33 @@ class QueryAdvisor:
         """
         if query.is_true:
             return ()
-        advice = self._advise_namespace(query)
-        return (*self._find_unmet(query, returning), *([advice] if advice else []))
+        unmet = self._find_unmet(query, returning)
+        advice = self._advise_namespace(query, self._last_satisfied if not unmet else None)
+        return (*unmet, *([advice] if advice else []))
 
-    def _advise_namespace(self, query: Query) -> str:
+    def _advise_namespace(self, query: Query, satisfied: DtdReference | None) -> str:
+        """`satisfied` is a type that the query may match, if its names are in no namespace."""
+        words = frozenset(_NAME.findall(query.text))
+        if satisfied is not None:
+            known = self._types.namespaces_of(satisfied)
+            if all(is_unprefixed(known.get(word, NO_NAMESPACE)) for word in words):
+                return ""
         names = self._types.namespaced_names(MAX_NEW_TYPES)
         if names is None or not self._complete():
             return ""
-        return names.advise(query, frozenset(_NAME.findall(query.text)))[:MAX_WARNING_LENGTH]
+        return names.advise(query, words)[:MAX_WARNING_LENGTH]
 
     def _find_unmet(self, query: Query, returning: bool) -> tuple[str, ...]:
         if not returning and self._probably_matches(query):
             return ()
         references = self._types.references()
         known = self._cache.get(query)
-        if known is None or known[0] != references:
-            known = (references, self._find_unsatisfiable(query, references))
-            self._cache[query] = known
+        if known is None or known.references != references:
+            cause = self._find_unsatisfiable(query, references)
+            known = self._cache[query] = _Result(references, cause, self._last_satisfied)
             if len(self._cache) > MAX_CACHED:
                 self._cache.popitem(last=False)
-        unsatisfiable = known[1]
+        _, unsatisfiable, self._last_satisfied = known
         if unsatisfiable is not None and not self._complete():
             return ()
         if unsatisfiable is not None:

@@ -236,7 +236,7 @@ SIRI_HELP = (
             f"'VehicleActivity' is in no namespace in the query, but {SIRI_HELP}",
         ),
         (
-            "$ClientId = 'a' or not(//VehicleActivity[Delay > 60])",
+            "$Securitylevel = 'low' and //VehicleActivity[not(Delay)]/Delay",
             f"'VehicleActivity' and 'Delay' are in no namespace in the query, but {SIRI_HELP}",
         ),
         ("//s:VehicleActivity/Delay > 60", "siri in the DTD siri 2.0: write s:Delay"),
@@ -292,3 +292,24 @@ def test_a_uri_in_advice_is_quoted_for_a_shell(
     dtds.add(DtdReference("siri", "2.0"), make_dtd(text, content=", Siri").text)
     (told,) = warnings(types, "//Delay")
     assert "--namespace 'x=urn:$(rm -rf ~);x' and x:Delay" in told
+
+
+def test_advice_lists_types_only_after_a_change(
+    dtds: DtdCache, types: KnownTypes, make_dtd: Callable[..., Dtd], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = parse_query("//VehicleActivity")
+    while types.namespaced_names(1) is None:
+        pass
+    monkeypatch.setattr(types, "references", lambda: pytest.fail("it lists all types"))
+    assert types.namespaced_names(0) is not None
+    monkeypatch.undo()
+    dtds.add(DtdReference("siri", "2.0"), make_dtd(SIRI, content=", Siri").text)
+    found = QueryAdvisor(types, undescribed=True).find_warnings(query, False)
+    assert any("siri:VehicleActivity" in each for each in found)
+
+
+def test_types_are_read_in_portions(types: KnownTypes) -> None:
+    portions = 1
+    while types.namespaced_names(2) is None:
+        portions += 1
+    assert portions == (len(types.references()) + 1) // 2
