@@ -121,14 +121,18 @@ def join_mesh(
     parents: int,
 ) -> MeshMembership:
     """Let a mesh bring the events of a subscription. Raises `BrokerError`."""
-    pattern = StreamPattern.parse(subscription.streams)
-    text = subscription.query
+    interest = make_interest(subscription.streams, subscription.query, namespaces)
+    return MeshMembership(client, loop, settings, subscription.number, interest, ticket, parents)
+
+
+def make_interest(streams: str, query: str, namespaces: Mapping[str, str]) -> CarriedInterest:
+    """Return the interest that routers get. Raises `BrokerError`."""
+    pattern = StreamPattern.parse(streams)
     if DEFAULT in namespaces:
         # Routers of earlier versions have no default namespace.
-        query = parse_query(text, namespaces, NO_LIMITS)
-        text, namespaces = query.text, dict(query.namespaces)
-    interest = CarriedInterest(pattern, text, dict(namespaces))
-    return MeshMembership(client, loop, settings, subscription.number, interest, ticket, parents)
+        parsed = parse_query(query, namespaces, NO_LIMITS)
+        query, namespaces = parsed.text, dict(parsed.namespaces)
+    return CarriedInterest(pattern, query, dict(namespaces))
 
 
 class MeshMembership:

@@ -73,8 +73,8 @@ def check_key_path(query: Query) -> tuple[tuple[str, str], ...]:
         or any(step.predicates for step in path.steps)
     ):
         raise BadQuery(
-            f"{text[:80]!r} is no path of elements and attributes from the payload's root, "
-            "such as /flight/@id"
+            f"{query.written[:80]!r} is no path of elements and attributes from the payload's "
+            "root, such as /flight/@id"
         )
     return query.namespaces
 

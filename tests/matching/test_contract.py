@@ -9,7 +9,7 @@ import pytest
 from zope.interface.verify import verifyObject
 
 from broker.dtd.reference import DtdReference
-from broker.errors import QueryTooExpensive, UnknownSubscription
+from broker.errors import NotWellFormed, QueryTooExpensive, UnknownSubscription
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.stream import StreamPattern
@@ -325,6 +325,15 @@ def test_selecting_from_a_log_applies_pattern_and_query(engine: Any, make_event:
     low = make_event(b"<flight><id>1</id><leg><altitude>270</altitude></leg></flight>")
     documents = [make_event(), low, make_event(stream="iff.x"), make_event()]
     assert engine.select(number, documents, Liveness.RECOVERY) == [True, False, False, True]
+
+
+def test_a_logged_event_in_xml_1_1_is_refused(engine: Any, make_event: MakeEvent) -> None:
+    """A replay from a log or an archive reads events so."""
+    document = make_event().replace(b'version="1.0"', b'version="1.1"', 1)
+    for query in ("true()", "//altitude"):
+        number = engine.subscribe(StreamPattern.parse(">"), parse_query(query))
+        with pytest.raises(NotWellFormed, match=r"XML version '1\.1' is not accepted"):
+            engine.select(number, [document], Liveness.RECOVERY)
 
 
 def test_selecting_from_a_log_uses_the_effective_liveness(
