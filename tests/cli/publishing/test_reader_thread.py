@@ -87,7 +87,7 @@ def test_names_of_documents_are_freed_at_the_end_of_their_portion() -> None:
             yield RawDocument(SourceLocation("f", 1), b"")
 
     async def take() -> int:
-        reading = ReaderThread(documents(), is_portion_end=lambda _: True)
+        reading = ReaderThread(documents(), most=1, is_portion_end=lambda _: True)
         await reading.next_items()
         before = measure_resident()
         while await reading.next_items():
