@@ -128,7 +128,7 @@ def bindings_of_values(element: etree._Element) -> list[tuple[str, str | None]]:
     return found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(documents(), PATHS, st.sampled_from((1, 3, 17, 4096)))
 def test_events_are_the_elements_that_lxml_finds(document: str, path: str, portion: int) -> None:
     expected = outermost(etree.fromstring(document.encode()), path, BINDINGS)
@@ -143,6 +143,47 @@ def test_events_are_the_elements_that_lxml_finds(document: str, path: str, porti
         assert canonical(made) == canonical(element)
         assert bindings_of_values(made) == bindings_of_values(element)
         assert document.split("\n")[event.location.line - 1].count("<")
+
+
+MUTATIONS = st.lists(
+    st.tuples(
+        st.integers(0, 10_000),
+        st.integers(0, 3),
+        st.sampled_from(
+            (
+                *(b"<", b">", b"/", b"'", b'"', b"&", b"&x;", b":", b" ", b"\n", b"\x00", b"\xff"),
+                *(
+                    b"]]>",
+                    b"<!--",
+                    b"<![CDATA[",
+                    b"<?",
+                    b"<a>",
+                    b"</a>",
+                    b"<!DOCTYPE a>",
+                    b"xmlns=",
+                ),
+                *(b"<?xml version='1.0' encoding='latin-1'?>", b"\xef\xbb\xbf", b"</root>"),
+            )
+        ),
+    ),
+    max_size=3,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(documents(), MUTATIONS, PATHS, st.sampled_from((1, 7)))
+def test_broken_markup_is_cut_the_same_in_any_portions(
+    document: str, mutations: list[tuple[int, int, bytes]], path: str, portion: int
+) -> None:
+    data = document.encode()
+    for at, length, inserted in mutations:
+        at %= len(data)
+        data = data[:at] + inserted + data[at + length :]
+    split = split_for(path, ("summary", "//p:a/@x"), ("application-type", "//b"), **BINDINGS)
+    events = cut(data, split)
+    assert cut(data, split, portion) == events
+    assert events
+    assert all(bool(each.data) != bool(each.problem) for each in events)
 
 
 # --------------------------------------------------------------------------- what an event is
