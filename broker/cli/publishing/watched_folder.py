@@ -18,6 +18,8 @@ from broker.cli.publishing.source import list_files
 
 #: Seconds between two scans.
 SCAN_INTERVAL: Final = 1.0
+#: Scans after which the entries of present files count as used: a full table drops others first.
+REFRESH_SCANS: Final = 600
 #: Files of one folder; further ones, by name, wait.
 MAX_FILES: Final = 100_000
 
@@ -64,22 +66,29 @@ class FolderWatch:
     options: bytes = b""
     """Digest of the options by which a file becomes events."""
     max_files: int = MAX_FILES
+    refresh_scans: int = REFRESH_SCANS
     _problems: dict[Path, str] = attrs.field(factory=dict)
 
     def read(self) -> Generator[Item | PortionEnd, None, None]:
         files = CompleteFiles()
-        while True:
+        for turn in itertools.count(1):
             scan: dict[str, FileState] = {}
             for folder in self.folders:
                 yield from self._scan(folder, scan)
             for path in files.take(scan):
                 yield from self._read_new(path, scan[path])
+            if not turn % self.refresh_scans:
+                for path, state in scan.items():
+                    self.table.find(self._key_of(path, state))
             if self.wait(SCAN_INTERVAL):
                 return
 
-    def _read_new(self, path: str, state: FileState) -> Iterator[Item | PortionEnd]:
+    def _key_of(self, path: str, state: FileState) -> bytes:
         numbers = f"{state.size} {state.modified_ns}"
-        key = table_key("file", os.fsencode(path), numbers, self.options)
+        return table_key("file", os.fsencode(path), numbers, self.options)
+
+    def _read_new(self, path: str, state: FileState) -> Iterator[Item | PortionEnd]:
+        key = self._key_of(path, state)
         if self.table.find(key) is None:
             yield from self.read_file(path)
             yield PortionEnd(key)

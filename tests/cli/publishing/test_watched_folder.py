@@ -66,6 +66,7 @@ def watch(
     *steps: Callable[[], object],
     options: bytes = b"",
     max_files: int = 100,
+    refresh_scans: int = 1000,
 ) -> list[Item | PortionEnd]:
     """Run each step between two scans; the last one is after them all."""
     left = list(steps)
@@ -81,7 +82,10 @@ def watch(
 
     found = []
     # Each portion is durable at once.
-    for item in FolderWatch((folder,), read_file, table, wait, options, max_files).read():
+    watched = FolderWatch(
+        (folder,), read_file, table, wait, options, max_files, refresh_scans=refresh_scans
+    )
+    for item in watched.read():
         found.append(item)
         if isinstance(item, PortionEnd) and item.key is not None:
             table.record(item.key, item.value)
@@ -193,3 +197,21 @@ def test_the_files_of_a_folder_are_bounded(folder: Path, table: PublishedTable) 
         *("more than 2 files: the last ones by name wait", "end", "0", "end", "1", "end"),
         *("2", "end", "3", "end"),
     ]
+
+
+@pytest.mark.parametrize(("refresh_scans", "is_known"), [(1, True), (1000, False)])
+def test_a_full_table_keeps_the_entries_of_present_files(
+    folder: Path, tmp_path: Path, refresh_scans: int, is_known: bool
+) -> None:
+    write(folder / "a", FLIGHT % 1)
+    numbers = iter(range(100))
+    with closing(PublishedTable(tmp_path / "small.db", most=10)) as table:
+
+        def publish_others() -> None:
+            for _ in range(4):
+                table.record(str(next(numbers)).encode())
+            table.flush()
+
+        steps = (lambda: None, *[publish_others] * 10)
+        assert ids(watch(folder, table, *steps, refresh_scans=refresh_scans)) == ["1", "end"]
+        assert (ids(watch(folder, table, lambda: None)) == []) is is_known
