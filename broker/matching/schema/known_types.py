@@ -17,8 +17,10 @@ from broker.matching.schema.schema_node import Namespaces
 
 #: Cached schemas, least recently used first. An evicted schema is built again on demand.
 MAX_SCHEMAS = 64
-#: Types whose names are kept for advice about namespaces; with more there is none.
+#: Types, and names of elements (some 100 bytes each), that are kept for advice about namespaces.
+#: With more there is no advice.
 MAX_NAMED_TYPES = 1_000
+MAX_NAMES = 100_000
 
 
 class KnownTypes:
@@ -35,7 +37,9 @@ class KnownTypes:
             reference: folder for folder in reversed(folders) for reference in folder.references()
         }
         self._schemas: OrderedDict[DtdReference, Schema | None] = OrderedDict()
-        self._namespaces: dict[DtdReference, Mapping[str, Namespaces]] = {}
+        self._namespaces: OrderedDict[DtdReference, Mapping[str, Namespaces]] = OrderedDict()
+        self._names = 0
+        """In `_namespaces`."""
         self._listed_at = -1
         self._namespaced = NamespacedNames({})
 
@@ -68,21 +72,24 @@ class KnownTypes:
         if changes == self._listed_at:
             return self._namespaced
         references = self.references()
-        if len(references) > MAX_NAMED_TYPES:
-            references = ()
         for reference in self._namespaces.keys() - set(references):
-            del self._namespaces[reference]
-        for reference in references:
-            if reference in self._namespaces:
-                continue
-            if not most_new:
-                return None
-            most_new -= 1
+            self._drop_namespaces(reference)
+        known = self._namespaces
+        unread = [reference for reference in references if reference not in known]
+        is_full = len(references) > MAX_NAMED_TYPES
+        for reference in () if is_full else unread[:most_new]:
+            before = len(known)
             self.namespaces_of(reference)
+            is_full = is_full or len(known) <= before
+        if not is_full and len(unread) > most_new:
+            return None
         # Reading a DTD of the catalogue is a change too.
         self._listed_at = self._dtds.changes
-        self._namespaced = NamespacedNames(self._namespaces)
+        self._namespaced = NamespacedNames({} if is_full else known)
         return self._namespaced
+
+    def _drop_namespaces(self, reference: DtdReference) -> None:
+        self._names -= len(self._namespaces.pop(reference))
 
     def namespaces_of(self, reference: DtdReference) -> Mapping[str, Namespaces]:
         """Return the namespaces of a type's elements by local name, as far as known."""
@@ -91,8 +98,12 @@ class KnownTypes:
             dtd = self._dtds.get(reference) or self.get_dtd(reference)
             # Texts under one reference differ only in a conflict; then either will do for advice.
             known = {} if dtd is None else list_namespaces(dtd.elements)
-            if len(self._namespaces) < MAX_NAMED_TYPES:
-                self._namespaces[reference] = known
+            self._namespaces[reference] = known
+            self._names += len(known)
+            while self._names > MAX_NAMES or len(self._namespaces) > MAX_NAMED_TYPES:
+                self._drop_namespaces(next(iter(self._namespaces)))
+        else:
+            self._namespaces.move_to_end(reference)
         return known
 
     def previous_version(self, reference: DtdReference) -> DtdReference | None:

@@ -313,3 +313,21 @@ def test_types_are_read_in_portions(types: KnownTypes) -> None:
     while types.namespaced_names(2) is None:
         portions += 1
     assert portions == (len(types.references()) + 1) // 2
+
+
+@pytest.mark.parametrize("bound", ["MAX_NAMES", "MAX_NAMED_TYPES"])
+def test_names_for_advice_are_bounded(
+    dtds: DtdCache,
+    types: KnownTypes,
+    make_dtd: Callable[..., Dtd],
+    monkeypatch: pytest.MonkeyPatch,
+    bound: str,
+) -> None:
+    dtds.add(DtdReference("siri", "2.0"), make_dtd(SIRI, content=", Siri").text)
+    monkeypatch.setattr(known_types, bound, 3 if bound == "MAX_NAMED_TYPES" else 60)
+    for _ in range(len(types.references())):
+        names = types.namespaced_names(2)
+        assert types._names <= known_types.MAX_NAMES
+        assert len(types._namespaces) <= known_types.MAX_NAMED_TYPES
+    assert names is not None
+    assert names.advise(parse_query("//VehicleActivity"), frozenset({"VehicleActivity"})) == ""
