@@ -12,6 +12,8 @@ from xml.etree import ElementTree
 import attrs
 import xmlschema
 from xmlschema.exceptions import XMLSchemaException
+from xmlschema.validators.xsdbase import XsdValidator
+from zope.interface import implementedBy
 
 from broker.errors import BadDtd
 
@@ -82,6 +84,7 @@ def load_schema(
     If the files together are no schema, those that declare the roots are read, with all that they
     name. Raises `BadDtd` for a malformed schema, or one that needs a file that is not given.
     """
+    _make_attributes_readable()
     given = _GivenFiles(files)
     given.read()
     all_sources = [file for file in files if file not in given.included] or list(files)
@@ -99,6 +102,19 @@ def load_schema(
             raise error from None
         used = ", ".join(file.name for file in sources)
         return schema, [f"only {used} and files that it names are read: {error.text}", *remarks]
+
+
+def _make_attributes_readable() -> None:
+    """Let xmlschema read all attributes of its classes, in any process.
+
+    If zope.interface has examined the classes of `collections.abc`, their attribute `__provides__`
+    can not be read from a class below them that has none of its own.
+    """
+    waiting: list[type] = [XsdValidator]
+    while waiting:
+        each = waiting.pop()
+        implementedBy(each)
+        waiting.extend(each.__subclasses__())
 
 
 def _load(sources: Sequence[Path], given: _GivenFiles) -> tuple[xmlschema.XMLSchemaBase, list[str]]:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from lxml import etree
+from zope.interface import implementedBy
 
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.derivation.schema_files import load_schema
@@ -241,6 +243,12 @@ def test_the_namespace_of_the_root_has_no_prefix_if_all_names_have_one() -> None
     assert dtd.declared_names.namespaces[""] == "urn:made-up:transit"
     dtd, _ = translate([SCHEMAS / "tfms-style.xsd", SCHEMAS / "tfms-style-flight.xsd"], "service")
     assert {"ds:service", "fd:message", "message"} <= dtd.elements.keys()
+
+
+def test_a_schema_is_read_where_zope_has_examined_collections(tmp_path: Path) -> None:
+    implementedBy(Sequence)
+    assert "__provides__" in Sequence.__dict__
+    assert translate_text(of_type(""), tmp_path)[1] == {"a": "(#PCDATA)"}
 
 
 def test_version_1_1_is_read(tmp_path: Path) -> None:
