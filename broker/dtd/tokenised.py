@@ -6,13 +6,12 @@ spaces by one. Documents are parsed without the DTD, so this is done afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from lxml import etree
 
-from broker.dtd.declaration import DeclaredElement
-from broker.dtd.declared_names import ENVELOPE_PREFIX, DeclaredNames
-from broker.dtd.renamed_document import prefixed_attributes
+from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
+from broker.dtd.declared_names import ENVELOPE_PREFIX, XML_NAMESPACE, DeclaredNames
 
 
 def normalise_tokens(value: str) -> str:
@@ -26,46 +25,45 @@ class TokenisedAttributes:
     """The attributes of a DTD that are not CDATA, in payloads.
 
     Those of the envelope must be written as the DTD lists them: clients read them without a DTD.
+    One with a prefix counts if the DTD declares its namespace.
     """
 
     def __init__(self, elements: Iterable[DeclaredElement], names: DeclaredNames) -> None:
         self._names = names
         self.by_element: dict[str, frozenset[str]] = {}
         """Qualified names of attributes by that of the element."""
+        self._keys: dict[str, tuple[str, ...]] = {}
+        """The same attributes, by their names in lxml."""
         for element in elements:
-            tokenised = frozenset(
-                attribute.qualified_name
+            if element.prefix == ENVELOPE_PREFIX:
+                continue
+            keys = {
+                attribute.qualified_name: key
                 for attribute in element.attributes
-                if attribute.type != "cdata" and attribute.declares_prefix is None
-            )
-            if tokenised and element.prefix != ENVELOPE_PREFIX:
-                self.by_element[element.qualified_name] = tokenised
-        self._plain = self._select(lambda name: ":" not in name)
-        self._prefixed = self._select(lambda name: ":" in name)
+                if attribute.type != "cdata"
+                and attribute.declares_prefix is None
+                and (key := self._key_of(attribute)) is not None
+            }
+            if keys:
+                self.by_element[element.qualified_name] = frozenset(keys)
+                self._keys[element.qualified_name] = tuple(keys.values())
         # A prefix may go with any namespace.
         self._tags = tuple({f"{{*}}{name.rpartition(':')[2]}" for name in self.by_element})
 
-    def _select(self, is_wanted: Callable[[str], bool]) -> dict[str, frozenset[str]]:
-        wanted = {
-            name: frozenset(filter(is_wanted, each)) for name, each in self.by_element.items()
-        }
-        return {name: each for name, each in wanted.items() if each}
+    def _key_of(self, attribute: DeclaredAttribute) -> str | None:
+        if attribute.prefix is None:
+            return attribute.name
+        namespaces = {**self._names.namespaces, "xml": XML_NAMESPACE}
+        namespace = namespaces.get(attribute.prefix)
+        return None if namespace is None else f"{{{namespace}}}{attribute.name}"
 
     def normalise(self, root: etree._Element) -> None:
         """Normalise the values within `root`, in place."""
         if not self._tags:
             return
-        plain, prefixed, name_of = self._plain, self._prefixed, self._names.element_name
+        keys, name_of = self._keys, self._names.element_name
         for element in root.iter(*self._tags):
-            name = name_of(str(element.tag), element.prefix)
-            for key in plain.get(name, ()):
+            for key in keys.get(name_of(str(element.tag), element.prefix), ()):
                 value = element.get(key)
-                if value is not None and (normal := normalise_tokens(value)) != value:
-                    element.set(key, normal)
-            if name in prefixed:
-                self._normalise_prefixed(element, prefixed[name])
-
-    def _normalise_prefixed(self, element: etree._Element, tokenised: frozenset[str]) -> None:
-        for key, prefix in prefixed_attributes(element):
-            if self._names.attribute_name(key, prefix) in tokenised:
-                element.set(key, normalise_tokens(str(element.attrib[key])))
+                if value is not None and " " in value:
+                    element.set(key, normalise_tokens(value))

@@ -145,3 +145,16 @@ def test_attributes_of_the_envelope_are_as_the_dtd_lists_them(name: str, dtd: Dt
         )
     assert spaced != document
     assert not isinstance(engine.match([spaced])[0], Accepted)
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES))
+def test_an_attribute_with_another_prefix_is_normalised_too(name: str, dtd: Dtd) -> None:
+    engine = ENGINES[name](KnownDtds(dtd), clock=lambda: 0.0)
+    query = parse_query("/tower/@p:kind = 'steel'", {"p": "urn:x"})
+    number = engine.subscribe(StreamPattern.parse(">"), query)
+    for _ in range(3):
+        (verdict,) = engine.match([tower_event('<tower xmlns:y="urn:x" y:kind=" steel "/>')])
+        assert isinstance(verdict, Accepted)
+        assert verdict.subscriptions == (number,)
+    (verdict,) = engine.match([tower_event('<tower xmlns:x="urn:other" x:kind=" steel "/>')])
+    assert not isinstance(verdict, Accepted)
