@@ -195,7 +195,7 @@ def test_refusals_are_one_line(node: NodeProcess) -> None:
         0
     ]
     for arguments, message in (
-        (("/flight[",), "(line 1, column 9); correct the query"),
+        (("/flight[",), "(line 1, column 9); quote the whole query"),
         (("--since", f"{epoch}:9999"), "lies in the future of"),
         (("--until", f"{epoch}:9999"), "lies in the future of"),
         (("--explain", "//v:x"), "--namespace v=URI"),
