@@ -28,7 +28,7 @@ from broker.event.record import (
     join_record,
     split_record,
 )
-from broker.log.logged_event import LoggedEvent, encode_fields
+from broker.log.logged_event import HEADER_STATES, LoggedEvent, encode_fields, validation_of_state
 from broker.signatures.batch_signer import BatchSigner
 
 _NAMES: Final = pa.dictionary(pa.int32(), pa.string())
@@ -71,7 +71,16 @@ PLACE_COLUMNS: Final = ("origin", "epoch", "offset")
 ID_COLUMNS: Final = ("client", "timestamp", "sequence", "incarnation")
 
 _LEVELS: Final = dict(enumerate(level.value for level in sorted(SecurityLevel)))
-_LIVENESS: Final = {0: Liveness.LIVE.value, 1: Liveness.RECOVERY.value}
+_LIVENESS: Final = dict(
+    enumerate(
+        (
+            *(Liveness.LIVE.value, Liveness.RECOVERY.value),
+            *(each for each in HEADER_STATES if " " in each),
+        )
+    )
+)
+#: By the column "liveness".
+VALIDATIONS: Final = {number: validation_of_state(text) for number, text in _LIVENESS.items()}
 _LIVENESS_NUMBER: Final = {text: number for number, text in _LIVENESS.items()}
 
 _record = attrgetter("record")

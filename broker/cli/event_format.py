@@ -13,6 +13,7 @@ from broker.cli.order_format import order_as_content, order_as_text
 from broker.cli.terminal import json_line, one_line, print_note
 from broker.client.merged import MergedEvent
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
+from broker.event.envelope import Validation
 from broker.event.gap_reason import RETENTION, UNREACHABLE
 from broker.event.json_payload import NotMapped, xml_to_json
 from broker.event.merging.held_event import MissingNumbers
@@ -68,6 +69,8 @@ def as_json(event: ReceivedEvent) -> bytes:
         "liveness": event.liveness.value,
         "payload": None if payload is None else payload.decode("utf-8", "replace"),
     }
+    if event.validation is not Validation.DESCRIBED:
+        content["validation"] = event.validation.value
     if isinstance(event, MergedEvent) and event.late:
         content["late"] = True
     if event.order is not None:
@@ -86,6 +89,8 @@ def as_text(event: ReceivedEvent) -> bytes:
         f"{event.event_id.client_id}#{event.event_id.sequence_number}",
         str(event.place),
     ]
+    if event.validation is not Validation.DESCRIBED:
+        words.append(event.validation.value)
     if isinstance(event, MergedEvent) and event.late:
         words.append("late")
     if event.order is not None:

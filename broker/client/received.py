@@ -7,7 +7,7 @@ import functools
 import attrs
 import msgspec
 
-from broker.event.envelope import Event, Header, Liveness
+from broker.event.envelope import Event, Header, Liveness, Validation
 from broker.event.event_id import EventId
 from broker.event.order_entry import OrderEntry
 from broker.event.place import Place, Position
@@ -49,6 +49,11 @@ class ReceivedEvent:
     @property
     def stream(self) -> str:
         return self.header.stream
+
+    @property
+    def validation(self) -> Validation:
+        """Its validation by the origin. Nodes of earlier versions do not tell it."""
+        return self.header.validation
 
     @functools.cached_property
     def event(self) -> Event:

@@ -62,10 +62,10 @@ class ClientSettings:
 
     def make_hello(self, credential: str) -> Hello:
         # An earlier version would take the credential for a secret.
-        versions = (LOGIN_VERSION,) if credential else PROTOCOL_VERSIONS
+        earliest = LOGIN_VERSION if credential else 1
         return Hello(
             magic=MAGIC,
-            versions=versions,
+            versions=tuple(each for each in PROTOCOL_VERSIONS if each >= earliest),
             client_id=self.client_id,
             incarnation=self.incarnation,
             token=self.token,

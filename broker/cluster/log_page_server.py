@@ -15,6 +15,7 @@ from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark
+from broker.ingest.claimed_validation import match_as_validated
 from broker.log.damage import DamageFound
 from broker.log.event_log import EventLog
 from broker.log.history import BranchLoss
@@ -262,8 +263,7 @@ class LogPageServer:
         selected: list[WantedEvent] = []
         matched = 0
         while matched < len(events):
-            documents = [event.document for event in events[matched:]]
-            verdicts = self._matcher.match(documents, seconds=SLICE_SECONDS)
+            verdicts = match_as_validated(self._matcher, events[matched:], SLICE_SECONDS)
             for event, verdict in zip(events[matched:], verdicts, strict=False):
                 # An unmatchable event is sent rather than withheld.
                 is_wanted = not isinstance(verdict, Accepted) or (

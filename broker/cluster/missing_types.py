@@ -14,8 +14,10 @@ from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.owner import of_node
 from broker.dtd.reference import DtdReference
+from broker.event.envelope import Validation
 from broker.event.flow import origin_of
 from broker.ingest.pending_dtds import PendingDtds
+from broker.log.logged_event import validation_of
 from broker.matching.contract import Variants
 from broker.matching.prolog import PrologReader
 from broker.streams.contract import FlowBatch
@@ -83,8 +85,12 @@ class MissingTypes:
     def _types_of(self, batch: FlowBatch) -> Iterator[tuple[int, _Type]]:
         """Yield each type with the first event of it, but for repetitions."""
         variants = self._variants_of(batch.flow, _parse_address(batch.origin_node))
-        # Malformed documents are refused later.
-        for index, prolog in self._prologs.read_changes(each.document for each in batch.events):
+        # Undescribed events need no type, and malformed documents are refused later.
+        described = (
+            b"" if validation_of(each.record) is Validation.UNDESCRIBED else each.document
+            for each in batch.events
+        )
+        for index, prolog in self._prologs.read_changes(described):
             reference = prolog.reference
             if reference is not None:
                 yield index, _Type(reference, variants.get(reference, reference), prolog.system_id)

@@ -21,12 +21,14 @@ from broker.errors import BrokerError, LogUnavailable, ProtocolError
 from broker.event.gap_reason import LOST, RETENTION
 from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder, placeholder_code
+from broker.ingest.claimed_validation import match_as_validated
 from broker.ingest.quarantine import Quarantine
 from broker.ingest.unvalidated_events import UnvalidatedEvents
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.log.pending_commit import RelayedEvents
 from broker.matching.contract import Accepted, IMatcher, Refused, TypeMissing, Variants, Verdict
+from broker.matching.undescribed import without_dtds
 from broker.sessions.time_slices import MAX_DOCUMENTS, SLICE_SECONDS, TimeSlices
 from broker.streams.contract import CarriedEvent
 from broker.streams.dropped_count import DroppedCount
@@ -285,16 +287,16 @@ class RelayIngest:
         if rest:
             frame = job.received_range.frame
             variants = self._variants(frame.origin, frame.origin_node)
-            undescribed = queue.skippable_types
+            skippable = queue.skippable_types
+            without_dtd = without_dtds(skippable, variants)
             seconds = min(self._slices.seconds_left, SLICE_SECONDS)
-            documents = [each.document for each in rest]
             known = None
             if job.known is not None and not variants:
                 known = job.known.find(self._matcher.last_number, rest)
-            verdicts = known or self._matcher.match(documents, undescribed, seconds, variants)
+            verdicts = known or match_as_validated(self._matcher, rest, seconds, without_dtd)
             if self._types.must_wait(queue, frame, rest, verdicts):
                 return False
-            for index in self._types.find_undecided(verdicts, undescribed, variants):
+            for index in self._types.find_undecided(rest, verdicts, skippable, variants):
                 job.undecided.add(len(job.verdicts) + index)
             job.verdicts += verdicts
         return len(job.verdicts) == len(job.events)

@@ -10,9 +10,11 @@ from broker.cluster.traffic.frame import Frame
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
+from broker.event.envelope import Validation
 from broker.event.flow import origin_of
 from broker.ingest.pending_dtds import PendingDtds
 from broker.ingest.type_lookups import TypeLookups
+from broker.log.logged_event import validation_of
 from broker.matching.contract import Accepted, Refused, Verdict
 from broker.streams.contract import CarriedEvent
 
@@ -50,8 +52,11 @@ class RelayedTypes:
         """
         if self._lookups.start(queue, verdicts):
             return True
+        # The origin announces no text for an undescribed event.
         types = {
-            (v.header.type_name, v.header.version) for v in verdicts if isinstance(v, Accepted)
+            (v.header.type_name, v.header.version)
+            for each, v in zip(events, verdicts, strict=False)
+            if isinstance(v, Accepted) and validation_of(each.record) is not Validation.UNDESCRIBED
         }
         if Refused in set(map(type, verdicts)):
             headers = (
@@ -69,6 +74,7 @@ class RelayedTypes:
 
     def find_undecided(
         self,
+        events: Sequence[CarriedEvent],
         verdicts: Sequence[Verdict],
         passed_over: frozenset[DtdReference],
         variants: Mapping[DtdReference, DtdReference],
@@ -76,8 +82,11 @@ class RelayedTypes:
         if not passed_over or self._accept_undescribed:
             return []
         found = []
-        for index, verdict in enumerate(verdicts):
-            if isinstance(verdict, Accepted):
+        for index, (event, verdict) in enumerate(zip(events, verdicts, strict=False)):
+            if (
+                isinstance(verdict, Accepted)
+                and validation_of(event.record) is not Validation.UNDESCRIBED
+            ):
                 header = verdict.header
                 reference = DtdReference(header.type_name, header.version)
                 reference = variants.get(reference, reference)

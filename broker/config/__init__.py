@@ -7,6 +7,7 @@ from broker.config.faults import FaultSettings
 from broker.config.identity import AccountSettings
 from broker.config.limits import LimitSettings
 from broker.config.settings import (
+    EventTypeSettings,
     ListenSettings,
     LogSettings,
     MetricsSettings,
@@ -31,6 +32,7 @@ __all__ = [
     "QuerySettings",
     "QueueSettings",
     "Settings",
+    "EventTypeSettings",
     "StreamSettings",
     "TypeSettings",
     "ValidationSettings",

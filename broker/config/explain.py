@@ -15,11 +15,12 @@ from broker.config.faults import FaultSettings
 from broker.config.identity import AccountSettings
 from broker.config.reloadable import RELOADABLE
 from broker.config.setting import Setting, settings_of
-from broker.config.settings import SECTIONS, StreamSettings
+from broker.config.settings import SECTIONS, EventTypeSettings, StreamSettings
 from broker.config.stacks import StackInstance
 
 _EXAMPLES: tuple[tuple[str, type], ...] = (
     ('[streams."asdi.>"]', StreamSettings),
+    ('[event_types."Nas*"]', EventTypeSettings),
     ("[stacks.mspaces]", StackInstance),
     ("[accounts.NAME]", AccountSettings),
     ("[[faults]]", FaultSettings),

@@ -158,7 +158,8 @@ class TypeSettings:
     undescribed: str = setting(
         value_kind.choice("refuse", "accept"),
         "refuse",
-        "Whether a payload without a DTD is refused or accepted.",
+        "Whether clients may publish events whose type has no DTD. Tables [event_types.NAME] and "
+        "[streams.PATTERN] may differ.",
     )
     folders: tuple[Path, ...] = setting(
         value_kind.list_of(value_kind.FOLDER),
@@ -227,6 +228,41 @@ class StreamSettings:
         "When an event is acknowledged to its publisher: after the commit on this node, or "
         "after the commit on another node too.",
     )
+    undescribed: str = setting(
+        value_kind.choice("default", "refuse", "accept"),
+        "default",
+        "Whether clients of this node may publish events whose type has no DTD; default: as "
+        "event_types and types.undescribed say.",
+    )
+
+
+@attrs.frozen
+class EventTypeSettings:
+    """Settings of event types, by name. A name may end with `*`. Of the tables that match, the
+    longest name counts, and one without `*` before others."""
+
+    name: str
+    undescribed: str = setting(
+        value_kind.choice("default", "refuse", "accept"),
+        "default",
+        "Whether clients of this node may publish such events without a DTD; default: as "
+        "types.undescribed says.",
+    )
+    on_invalid: str = setting(
+        value_kind.choice("refuse", "mark"),
+        "refuse",
+        "Whether an event that is not valid by its DTD is refused, or accepted with a mark: "
+        '$Validation is "marked".',
+    )
+
+    @property
+    def is_pattern(self) -> bool:
+        return self.name.endswith("*")
+
+    def matches(self, type_name: str) -> bool:
+        if self.is_pattern:
+            return type_name.startswith(self.name[:-1])
+        return type_name == self.name
 
 
 @attrs.frozen
@@ -249,6 +285,7 @@ class Settings:
     archive: ArchiveSettings = attrs.field(factory=ArchiveSettings)
     recovery: RecoverySettings = attrs.field(factory=RecoverySettings)
     streams: tuple[StreamSettings, ...] = ()
+    event_types: tuple[EventTypeSettings, ...] = ()
     stacks: tuple[StackInstance, ...] = ()
     accounts: tuple[AccountSettings, ...] = ()
     faults: tuple[FaultSettings, ...] = ()

@@ -21,16 +21,19 @@ from broker.config.rules import find_contradictions
 from broker.config.setting import BadElement, Setting, settings_of
 from broker.config.settings import (
     SECTIONS,
+    EventTypeSettings,
     Settings,
     StreamSettings,
 )
 from broker.config.stacks import StackInstance, find_plugins_of
+from broker.dtd.reference import DtdReference
 from broker.errors import BadName, ConfigurationError, StackError
 from broker.event.stream import StreamPattern, check_client_id
 from broker.transport.stacks.contract import IStackPlugin
 
 _TABLES_BY_NAME = {
     "streams": "a stream pattern",
+    "event_types": "an event type, or the beginning of one and *",
     "stacks": "the stack's name",
     "accounts": "the account's name",
 }
@@ -126,6 +129,13 @@ class _Reader:
                 )
                 for path, pattern, table in self._tables("streams", document)
             ),
+            event_types=tuple(
+                EventTypeSettings(
+                    self._check_type_name(path, name),
+                    **self._read_table(path, table, EventTypeSettings),
+                )
+                for path, name, table in self._tables("event_types", document)
+            ),
             stacks=tuple(
                 self._read_stack(path, name, table)
                 for path, name, table in self._tables("stacks", document)
@@ -192,6 +202,14 @@ class _Reader:
         except BadName as wrong:
             path = ("streams", text)
             self._fail(path, f"{key_name(path)} must be named by a stream pattern: {wrong.text}")
+
+    def _check_type_name(self, path: KeyPath, name: str) -> str:
+        try:
+            if name != "*":
+                DtdReference(name.removesuffix("*"), "1")
+        except BadName as wrong:
+            self._fail(path, f"{key_name(path)} must be named by an event type: {wrong.text}")
+        return name
 
     def _read_stack(self, path: KeyPath, name: str, table: Any) -> StackInstance:
         if not isinstance(table, dict):

@@ -22,7 +22,7 @@ from broker.ingest.late_validation import (
     UNKNOWN_TYPE,
     EventRun,
     LateValidator,
-    make_single_run,
+    make_plain_runs,
     matches_stream,
 )
 from broker.log.chunk import split_by_size
@@ -204,7 +204,7 @@ class CatchUp:
                         self._skip_event(feed, event)
                     continue
                 for run in (
-                    make_single_run(readable)
+                    make_plain_runs(readable)
                     if self._late_validator is None
                     else self._late_validator.split_runs(readable)
                 ):
@@ -222,9 +222,7 @@ class CatchUp:
             ):
                 self._report_rejected(feed, run.events[0], code)
                 return True
-            documents = [event.document for event in run.events]
-            more = (run.variants,) if run.variants else ()
-            selected = await self._select(feed.matcher_number, documents, liveness, *more)
+            selected = await self._select(feed.matcher_number, run, liveness)
         except DtdNeeded as needed:
             if validator is None:
                 raise

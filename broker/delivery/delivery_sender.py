@@ -11,6 +11,7 @@ from broker.event.envelope import Liveness
 from broker.log.logged_event import LoggedEvent
 from broker.wire.codec import Message
 from broker.wire.event_batch import EncodedEvents, encode_delivery
+from broker.wire.messages import ORDER_VERSION, VALIDATION_VERSION
 
 _number = attrgetter("number")
 
@@ -21,12 +22,8 @@ class SessionWriter(Protocol):
     @property
     def writable(self) -> bool: ...
     @property
-    def takes_order(self) -> bool:
-        """True if the client understands order entries."""
-
-    @property
-    def takes_coverage(self) -> bool:
-        """True if the client understands `SiteCoverage`."""
+    def version(self) -> int:
+        """Of the session protocol."""
 
     def send_message(self, message: Message) -> None: ...
     def send_delivery(self, data: bytes) -> None: ...
@@ -58,7 +55,9 @@ class DeliverySender:
                     # Progress moves it.
                     feed.reported_marks[newest.origin] = (newest.epoch, newest.offset)
             numbered.append((count, list(map(_number, feeds))))
-        if encoded.with_order is not None and self.writer.takes_order:
+        if encoded.with_validation is not None and self.writer.version >= VALIDATION_VERSION:
+            encoded = encoded.with_validation
+        elif encoded.with_order is not None and self.writer.version >= ORDER_VERSION:
             encoded = encoded.with_order
         self.writer.send_delivery(encode_delivery(encoded, numbered, liveness, self._previous))
         last = events[-1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from functools import partial
 
 from broker.dtd.fetch_hint import FetchHint
@@ -11,7 +10,10 @@ from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.event.envelope import Liveness
-from broker.matching.contract import NO_VARIANTS, DtdNeeded, IMatcher, Variants
+from broker.ingest.late_validation import EventRun
+from broker.ingest.validation_policy import ValidationPolicy
+from broker.matching.contract import DtdNeeded, IMatcher
+from broker.matching.undescribed import without_dtds
 from broker.sessions.fair_slices import FAIR_SLICE_SECONDS, FairSlices
 from broker.transport.clock import IClock
 
@@ -22,7 +24,8 @@ _MAX_CACHED_TYPES = 1_000
 class Selection:
     """Matches logged events, and fetches missing DTDs.
 
-    With `accept_undescribed`, events count without a DTD if no source has it.
+    Where the policy accepts events without a DTD, those of earlier versions count so if no source
+    has it: their headers do not tell.
     """
 
     def __init__(
@@ -30,12 +33,11 @@ class Selection:
         matcher: IMatcher,
         dtds: IDtdCache,
         clock: IClock,
-        *,
-        accept_undescribed: bool,
+        policy: ValidationPolicy,
     ) -> None:
         self._matcher = matcher
         self._dtds = dtds
-        self._accept_undescribed = accept_undescribed
+        self._policy = policy
         self._undescribed: OrderedDict[DtdReference, None] = OrderedDict()
         self._slices = FairSlices(clock)
 
@@ -43,9 +45,8 @@ class Selection:
         self,
         holder: str,
         number: int,
-        documents: Sequence[bytes],
+        run: EventRun,
         liveness: Liveness,
-        variants: Variants = NO_VARIANTS,
     ) -> list[bool]:
         """Return which of the first documents match, as many as fit into a time slice.
 
@@ -58,7 +59,7 @@ class Selection:
             try:
                 return await self._slices.run(
                     holder,
-                    partial(self._run_matcher, number, documents, liveness, variants),
+                    partial(self._run_matcher, number, run, liveness),
                 )
             except DtdNeeded as needed:
                 if not await self._fetch_dtd(needed):
@@ -67,13 +68,13 @@ class Selection:
     def _run_matcher(
         self,
         number: int,
-        documents: Sequence[bytes],
+        run: EventRun,
         liveness: Liveness,
-        variants: Variants,
     ) -> list[bool]:
         selected: list[bool] = self._matcher.select(
-            *(number, documents, liveness, self._undescribed.keys()),
-            *(FAIR_SLICE_SECONDS, variants),
+            *(number, [event.document for event in run.events], liveness, FAIR_SLICE_SECONDS),
+            without_dtds(self._undescribed, run.variants) if self._undescribed else run.variants,
+            marked=run.marked,
         )
         return selected
 
@@ -81,7 +82,7 @@ class Selection:
         """Return whether the selection can be repeated."""
         missing = needed.missing
         looked_up = self._dtds.lookup(missing.reference, FetchHint(missing.system_id))
-        if not self._accept_undescribed:
+        if not self._policy.may_accept_undescribed(missing.reference.type):
             # The reader of the log waits for the DTD.
             here: list[object] = []
             looked_up.addCallbacks(here.append, lambda _: None)

@@ -20,6 +20,7 @@ from broker.errors import QueueFull
 from broker.event.site_notice import SiteCoverage, SiteNotice
 from broker.event.stream import StreamPattern
 from broker.log.logged_event import LoggedEvent
+from broker.wire.messages import COVERAGE_VERSION, ORDER_VERSION
 from broker.wire.site_notice import notice_to_message
 
 #: Of one subscription. Beyond that only the newest status and coverage of each site wait, and
@@ -61,8 +62,8 @@ class SessionSiteNotices:
 
     def _takes(self, notice: SiteNotice) -> bool:
         """Return whether the client's version has such notices."""
-        writer = self._writer
-        return writer.takes_coverage if isinstance(notice, SiteCoverage) else writer.takes_order
+        needed = COVERAGE_VERSION if isinstance(notice, SiteCoverage) else ORDER_VERSION
+        return self._writer.version >= needed
 
     def begin_live(self, feed: Feed) -> None:
         """Let a subscription that is live from now on know its sites."""

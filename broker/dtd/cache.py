@@ -351,7 +351,7 @@ class DtdCache:
             kind = kind if other is UnknownType else other
         if found is None:
             if kind in (UnknownType, ForbiddenPointer):
-                raise kind(describe_missing_type(reference, self.versions(reference.type), reasons))
+                raise kind(describe_missing_type(reference, self.references(), reasons))
             raise kind(f"no DTD for {reference}: {'; '.join(reasons)}")
         return found
 

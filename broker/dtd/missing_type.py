@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Final
 
 from broker.dtd.reference import DtdReference
@@ -14,11 +15,14 @@ _MAX_VERSIONS: Final = 5
 def describe_missing_type(
     reference: DtdReference, known: Sequence[DtdReference], reasons: Sequence[str]
 ) -> str:
-    """`known` are the type's known versions, `reasons` the answers of the sources asked."""
-    versions = ", ".join(each.version for each in known[-_MAX_VERSIONS:])
+    """`known` are all known types, sorted; `reasons` the answers of the sources asked."""
+    of_type = [each.version for each in known if each.type == reference.type and not each.variant]
+    versions = ", ".join(of_type[-_MAX_VERSIONS:])
+    close = get_close_matches(reference.type, sorted({each.type for each in known}), 1)
     return (
         f"no DTD for {reference}"
         + (f"; known versions are {versions}" if versions else "")
+        + (f"; did you mean the type {close[0]}?" if close and not versions else "")
         + "; register one with `xmlbroker dtd add` (`xmlbroker dtd infer` writes one from "
         "samples), or at the node set types.folders to a folder with it, or types.undescribed to "
         f'"accept" for events without one ({"; ".join(reasons) or "there is no source"})'

@@ -47,6 +47,19 @@ class Liveness(enum.Enum):
     RECOVERY = "recovery"
 
 
+class Validation(enum.Enum):
+    """Validation of an event by its origin. Relays and recoveries treat the event alike."""
+
+    DESCRIBED = "described"
+    """It is valid by the DTD of its type."""
+
+    UNDESCRIBED = "undescribed"
+    """No DTD described its type. It is well-formed, and its envelope is valid."""
+
+    MARKED = "marked"
+    """It is not valid by the DTD of its type, and was accepted with this mark."""
+
+
 @attrs.frozen
 class EventType:
     """Type of an event (M26), from the payload's DTD."""
@@ -117,6 +130,7 @@ class Header(NamedTuple):
     version: str
     security_level: SecurityLevel
     liveness: Liveness
+    validation: Validation = Validation.DESCRIBED
 
 
 def public_identifier(type_name: str, version: str) -> str:

@@ -27,10 +27,13 @@ from broker.ingest.head_check import check_heads
 from broker.ingest.latest_versions import LatestVersions
 from broker.ingest.outcomes import PublishOutcomes
 from broker.ingest.publisher import Publisher
+from broker.ingest.publisher_validation import PublisherValidation
 from broker.ingest.quarantine import Quarantine
 from broker.ingest.submission import AuthorisedPart, Entry, Part, Submission, limit_parts
 from broker.ingest.type_lookups import TypeLookups
+from broker.ingest.undescribed_types import UndescribedTypes
 from broker.ingest.unsaved_dtds import NO_UNSAVED_DTDS, UnsavedDtds
+from broker.ingest.validation_policy import ValidationPolicy
 from broker.log.event_log import RETRY_AFTER, EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import (
@@ -39,6 +42,7 @@ from broker.matching.contract import (
     IMatcher,
     Refused,
     TypeMissing,
+    Variants,
     Verdict,
 )
 from broker.wire.messages import NotPublished
@@ -48,7 +52,6 @@ OnCommitted: TypeAlias = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]]
 
 #: Types cached as announced.
 _MAX_CACHED_TYPES = 10_000
-_NO_TYPES: frozenset[DtdReference] = frozenset()
 
 
 class Input:
@@ -63,22 +66,23 @@ class Input:
         quarantine: Quarantine,
         on_committed: OnCommitted,
         wall_clock: Callable[[], int],
-        accept_undescribed: bool = False,
+        policy: ValidationPolicy,
         acknowledgement_policy: AcknowledgementPolicy = LOCAL_ACKNOWLEDGEMENT,
         on_new_type: Callable[[str, str], object] = lambda *_: None,
         unsaved_dtds: UnsavedDtds = NO_UNSAVED_DTDS,
         annotate: Callable[[list[Entry]], list[Entry]] | None = None,
         carriage: Carriage | None = None,
     ) -> None:
-        """`accept_undescribed` accepts well-formed events without a DTD. `on_new_type` is called
-        at each type's first accepted event. No event is accepted while its DTD is in
+        """`policy` accepts events without a DTD, and invalid ones. `on_new_type` is called at each
+        type's first accepted event. No event is accepted while its DTD is in
         `unsaved_dtds`. `annotate` changes the records of entries just before they are appended.
         `carriage` refuses streams and levels of events."""
         self._carriage = carriage or Carriage()
         self._annotate = annotate
         self._acknowledgement_policy = acknowledgement_policy
-        self._accept_undescribed = accept_undescribed
         self._matcher = matcher
+        self._undescribed_types = UndescribedTypes(dtds, policy)
+        self._validation = PublisherValidation(matcher, policy)
         self._lookups = TypeLookups(dtds)
         self._log = log
         self._quarantine = quarantine
@@ -108,10 +112,8 @@ class Input:
         for part in parts[1:]:
             documents = documents + part.documents
         missing = publisher.missing_types
-        undescribed = (
-            publisher.skippable_types if missing and self._accept_undescribed else _NO_TYPES
-        )
-        verdicts = self._match_permitted(publisher, documents, undescribed, seconds)
+        variants = self._undescribed_types.find_variants(publisher, self._wall_clock())
+        verdicts = self._match_permitted(publisher, documents, variants, seconds)
         kinds = set(map(type, verdicts))
         if TypeMissing in kinds and self._lookups.start(publisher, verdicts):
             pass  # The publisher continues when the look-ups have ended.
@@ -131,17 +133,16 @@ class Input:
         self,
         publisher: Publisher,
         documents: list[bytes],
-        undescribed: frozenset[DtdReference],
+        variants: Variants,
         seconds: float,
     ) -> list[Verdict]:
         """Refuse documents that the account may not publish; match the others."""
         errors = check_heads(publisher, documents)
-        holder = publisher.identity.holder
         if not errors:
-            return self._matcher.match(documents, undescribed, seconds, holder=holder)
+            return self._validation.match(publisher, documents, variants, seconds)
         permitted = [each for index, each in enumerate(documents) if index not in errors]
         matched = iter(
-            self._matcher.match(permitted, undescribed, seconds, holder=holder) if permitted else ()
+            self._validation.match(publisher, permitted, variants, seconds) if permitted else ()
         )
         verdicts: list[Verdict] = []
         for index in range(len(documents)):

@@ -15,9 +15,10 @@ import msgpack
 from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.errors import InvalidEvent
-from broker.event.envelope import Liveness
+from broker.event.envelope import Liveness, Validation
 from broker.event.placeholder import placeholder_code
 from broker.event.stream import StreamPattern
+from broker.ingest.claimed_validation import split_by_validation
 from broker.ingest.pending_dtds import PendingDtds
 from broker.ingest.unvalidated_events import UnvalidatedEvents
 from broker.log.logged_event import LoggedEvent, header_from_fields
@@ -30,6 +31,7 @@ from broker.matching.contract import (
     Variants,
 )
 from broker.matching.query.query import Query
+from broker.matching.undescribed import EVERY_TYPE_UNDESCRIBED, without_dtds
 
 #: No node has the DTD.
 UNKNOWN_TYPE: Final = "unknown-type"
@@ -54,6 +56,8 @@ class EventRun:
 
     events: list[LoggedEvent]
     variants: Variants = NO_VARIANTS
+    marked: bool = False
+    """Their origin has marked them."""
     needs_validation: bool = False
     """True for a single placeholder or unvalidated event."""
 
@@ -75,21 +79,25 @@ class LateValidator:
         self.pending_dtds = pending_dtds
 
     def split_runs(self, events: list[LoggedEvent]) -> Iterator[EventRun]:
-        run: list[LoggedEvent] = []
-        run_variants = NO_VARIANTS
-        for event in events:
-            variants = self._variants(event.origin)
-            single = self._needs_validation(event)
-            if run and (single or variants is not run_variants):
-                yield EventRun(run, run_variants)
-                run = []
-            run_variants = variants
-            if single:
-                yield EventRun([event], variants, needs_validation=True)
-            else:
-                run.append(event)
-        if run:
-            yield EventRun(run, run_variants)
+        for validation, alike in split_by_validation(events):
+            marked = validation is Validation.MARKED
+            run: list[LoggedEvent] = []
+            run_variants = NO_VARIANTS
+            for event in alike:
+                variants = self._variants(event.origin)
+                if validation is Validation.UNDESCRIBED:
+                    variants = EVERY_TYPE_UNDESCRIBED
+                single = self._needs_validation(event)
+                if run and (single or variants is not run_variants):
+                    yield EventRun(run, run_variants, marked)
+                    run = []
+                run_variants = variants
+                if single:
+                    yield EventRun([event], variants, marked, needs_validation=True)
+                else:
+                    run.append(event)
+            if run:
+                yield EventRun(run, run_variants, marked)
 
     def _needs_validation(self, event: LoggedEvent) -> bool:
         if self._unvalidated and self._unvalidated.may_contain(event.origin, event.mark):
@@ -105,7 +113,7 @@ class LateValidator:
         code = placeholder_code(document)
         if code is not None:
             return code
-        (verdict,) = self._matcher.match([document], variants=run.variants)
+        (verdict,) = self._matcher.match([document], variants=run.variants, marked=run.marked)
         if isinstance(verdict, Refused):
             return verdict.error.code
         if isinstance(verdict, TypeMissing):
@@ -128,14 +136,12 @@ class LateValidator:
             return False
         if subscription.query is None or _ATTRIBUTE_SYNTAX.search(subscription.query.text):
             return True
-        missing = frozenset((needed.reference,))
         try:
             (found,) = self._matcher.select(
                 subscription.matcher_number,
                 [event.document],
                 liveness,
-                missing,
-                variants=run.variants,
+                variants=without_dtds([needed.reference], run.variants),
             )
         except InvalidEvent:
             return True
@@ -167,5 +173,8 @@ def decode_stream_and_type(event: LoggedEvent) -> tuple[str, str, str]:
     return header.stream, header.type_name, header.version
 
 
-def make_single_run(events: Sequence[LoggedEvent]) -> Iterator[EventRun]:
-    yield EventRun(list(events))
+def make_plain_runs(events: Sequence[LoggedEvent]) -> Iterator[EventRun]:
+    """Yield the runs of events that are all valid, and of which no text differs here."""
+    for validation, run in split_by_validation(events):
+        variants = EVERY_TYPE_UNDESCRIBED if validation is Validation.UNDESCRIBED else NO_VARIANTS
+        yield EventRun(run, variants, validation is Validation.MARKED)

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import msgpack
 
-from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.envelope import Header, Liveness, SecurityLevel, Validation
 from broker.event.event_id import EventId
 from broker.event.place import Mark, Place
 from broker.event.record import ALL_FIELDS, RECORD_FIELDS, limit_fields
@@ -21,7 +21,22 @@ from broker.event.record import ALL_FIELDS, RECORD_FIELDS, limit_fields
 EVENT_OVERHEAD = 64
 
 _LEVELS = {level.value: level for level in SecurityLevel}
-_LIVENESS = {liveness.value: liveness for liveness in Liveness}
+
+
+def _state_text(liveness: Liveness, validation: Validation) -> str:
+    described = validation is Validation.DESCRIBED
+    return liveness.value if described else f"{liveness.value} {validation.value}"
+
+
+#: By the last element of a header: the liveness, and the validation if it is not the usual one.
+_STATES = {
+    _state_text(liveness, validation): (liveness, validation)
+    for liveness in Liveness
+    for validation in Validation
+}
+_STATE_TEXTS = {pair: text for text, pair in _STATES.items()}
+#: All of them, as the elements of records have them.
+HEADER_STATES = tuple(_STATES)
 _pack = msgpack.Packer().pack
 
 
@@ -80,7 +95,8 @@ def relabelled(event: LoggedEvent, origin: str) -> LoggedEvent:
 
 def encode_header(header: Header) -> bytes:
     """Return the record of a header."""
-    event_id, stream, type_name, version, level, liveness = header
+    event_id, stream, type_name, version, level, liveness, validation = header
+    described = validation is Validation.DESCRIBED
     client_id, timestamp, number, incarnation = event_id
     # `value` takes as long as all the rest.
     record: bytes = _pack(
@@ -93,7 +109,7 @@ def encode_header(header: Header) -> bytes:
             type_name,
             version,
             level._value_,
-            liveness._value_,
+            liveness._value_ if described else _STATE_TEXTS[liveness, validation],
         )
     )
     return record
@@ -112,15 +128,47 @@ def header_from_fields(fields: Any) -> Header:
     """
     if RECORD_FIELDS < len(fields) <= ALL_FIELDS:
         fields = fields[:RECORD_FIELDS]
-    client_id, timestamp, number, incarnation, stream, name, version, level, liveness = fields
+    client_id, timestamp, number, incarnation, stream, name, version, level, state = fields
     return Header(
         EventId(client_id, timestamp, number, incarnation),
         stream,
         name,
         version,
         _LEVELS[level],
-        _LIVENESS[liveness],
+        *_STATES[state],
     )
+
+
+def may_state_validation(records: bytes) -> bool:
+    """Return False if no record says that its event was not validated by a DTD.
+
+    Bytes of other elements may be equal, but rarely are.
+    """
+    return b"undescribed" in records or b"marked" in records
+
+
+def without_validation(record: bytes) -> bytes:
+    """Return a record of nine elements as earlier versions know it."""
+    if validation_of(record) is Validation.DESCRIBED:
+        return record
+    header = header_from_fields(msgpack.unpackb(record, use_list=False))
+    return encode_header(header._replace(validation=Validation.DESCRIBED))
+
+
+def validation_of_state(state: str) -> Validation:
+    """Return the validation that the last element of a header has. Raises KeyError."""
+    return _STATES[state][1]
+
+
+def validation_of(record: bytes) -> Validation:
+    """Return how the origin validated the event of a record. A malformed one counts as usual."""
+    if not may_state_validation(record):
+        return Validation.DESCRIBED
+    try:
+        state = msgpack.unpackb(record, use_list=False)[RECORD_FIELDS - 1]
+        return validation_of_state(state)
+    except (ValueError, TypeError, LookupError, msgpack.UnpackException):
+        return Validation.DESCRIBED
 
 
 def events_with_fields(events: Sequence[LoggedEvent], most: int) -> list[LoggedEvent]:

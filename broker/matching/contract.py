@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from math import inf
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
@@ -50,14 +50,14 @@ class TypeMissing:
     """The DTD is not in the cache. The caller fetches it and matches again.
 
     `system_id` is the event's pointer (M14), with its format checked. Without a DTD the caller
-    refuses with the fetch's `UnknownType`, or matches again with the reference in `undescribed`.
+    refuses with the fetch's `UnknownType`, or matches again with `broker.matching.undescribed`.
     """
 
     reference: DtdReference
     system_id: str
 
 
-#: DTDs with the same names that replace the types' own DTDs.
+#: Texts that replace the types' own DTDs: of an origin, or none (`broker.matching.undescribed`).
 Variants: TypeAlias = Mapping[DtdReference, DtdReference]
 NO_VARIANTS: Final[Variants] = MappingProxyType({})
 
@@ -118,34 +118,36 @@ class IMatcher(Interface):
 
     def match(
         documents: Sequence[bytes],
-        undescribed: Set[DtdReference] = frozenset(),
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
         holder: str = "",
+        *,
+        marked: bool = False,
     ) -> list[Verdict]:
         """Return a verdict for each document in order, possibly for the first ones only.
 
-        After `seconds` it stops as soon as possible, but not before the first verdict. Events of
-        the types in `undescribed` need no DTD: they are accepted if they are well-formed and their
-        envelope is valid. A query that exceeds its budget on an event matches none from this event
-        on. `variants` names DTDs that replace those of the same names. `holder`, an account or a
-        client, has a share of undeclared names; without one, only the node's bound counts (T27).
+        After `seconds` it stops as soon as possible, but not before the first verdict. A query that
+        exceeds its budget on an event matches none from this event on. `variants` names DTDs that
+        replace those of the same names. With `marked`, events with a valid envelope are accepted
+        and marked, whether their DTD permits them or not. `holder`, an account or a client, has a
+        share of undeclared names; without one, only the node's bound counts (T27).
         """
 
     def select(
         number: int,
         documents: Sequence[bytes],
         liveness: Liveness,
-        undescribed: Set[DtdReference] = frozenset(),
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
+        *,
+        marked: bool = False,
     ) -> list[bool]:
         """Return True for each logged event that a subscription matches.
 
         After `seconds` it returns the first results only. The events are not validated again. They
-        get the defaults of their DTD version, and `$Liveness` is `liveness` (DESIGN 5). Raises
-        `UnknownSubscription`; `InvalidEvent` for unreadable bytes; `DtdNeeded` if a DTD is neither
-        in the cache nor in `undescribed`.
+        get the defaults of their DTD version, and `$Liveness` is `liveness` (DESIGN 5). With
+        `marked`, `$Validation` is "marked". Raises `UnknownSubscription`; `InvalidEvent` for
+        unreadable bytes; `DtdNeeded` if a DTD is not in the cache.
         """
 
     def take_suspended() -> list[tuple[int, QueryTooExpensive]]:
@@ -163,7 +165,7 @@ class IMatcher(Interface):
     def explain(
         query: Query,
         document: bytes | None,
-        undescribed: Set[DtdReference] = frozenset(),
+        variants: Variants = NO_VARIANTS,
         *,
         shapes: bool = True,
     ) -> Explanation:
@@ -171,5 +173,5 @@ class IMatcher(Interface):
 
         Nothing is counted, learnt or suspended. It takes a few tenths of a second at most, and
         lists omissions. Without `shapes` the answer reveals nothing about earlier events. Raises
-        `DtdNeeded` if the event's DTD is neither in the cache nor in `undescribed`.
+        `DtdNeeded` if the event's DTD is not in the cache.
         """

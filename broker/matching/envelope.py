@@ -9,7 +9,7 @@ from lxml import etree
 
 from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope, BadName
-from broker.event.envelope import NAMESPACE, Header, Liveness, SecurityLevel
+from broker.event.envelope import NAMESPACE, Header, Liveness, SecurityLevel, Validation
 from broker.event.event_id import EventId
 from broker.event.payload import ENVELOPE_CHILDREN, find_payload_element
 from broker.event.stream import check_client_id, check_stream_name
@@ -89,19 +89,23 @@ def check_bundles(bundle_ids: Sequence[str], bundle_numbers: Sequence[str]) -> N
         raise BadField("BundleId", "the event names a bundle twice")
 
 
-def read_envelope(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
+def read_envelope(
+    root: etree._Element,
+    reference: DtdReference,
+    validation: Validation = Validation.DESCRIBED,
+) -> EnvelopeParts:
     """Return header and payload of a valid envelope with defaults applied.
 
     Raises `BadEnvelope` with field and line.
     """
     try:
-        return _read(root, reference)
+        return _read(root, reference, validation)
     except BadField as error:
         element = next(root.iter(_Q + error.field), root)
         raise BadEnvelope(error.text, line=element_line(element)) from None
 
 
-def _read(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
+def _read(root: etree._Element, reference: DtdReference, validation: Validation) -> EnvelopeParts:
     stream, event_id, kind, linkage = _require_tags(root, _EVENT, 4)
     client_id, timestamp, sequence_number, incarnation = _require_tags(event_id, _EVENT_ID)
     (version,) = _require_tags(kind, _EVENT_TYPE, 1)
@@ -115,7 +119,7 @@ def _read(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
         kind.get("Securitylevel", "med"),
         kind.get("Liveness", "live"),
         reference,
-    )
+    )._replace(validation=validation)
     if len(linkage) > 2:
         check_bundles(
             [_leaf_text(child) for child in linkage.iterchildren(_BUNDLE_ID)],

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-
 from lxml import etree
 
 from broker.dtd.interfaces import IDtd, IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope, InvalidEvent
-from broker.event.envelope import Header, Liveness
+from broker.event.envelope import Header, Liveness, Validation
 from broker.matching.contract import NO_VARIANTS, DtdNeeded, TypeMissing, Variants
 from broker.matching.document_limits import DocumentLimits
 from broker.matching.document_parser import DocumentParser
 from broker.matching.envelope import EnvelopeParts, find_payload, read_envelope
-from broker.matching.envelope_structure import apply_envelope_defaults, check_envelope_structure
+from broker.matching.envelope_structure import check_envelope_structure
 from broker.matching.name_watch import NameWatch
 from broker.matching.prolog import Prolog, PrologReader, check_prolog
 from broker.matching.screening import check_entity_references, screen_document
+from broker.matching.undescribed import find_dtd, is_undescribed
 from broker.matching.whitespace import mark_mixed_runs
 from broker.matching.xpath_evaluation import ParsedEvent
 
@@ -37,26 +36,26 @@ class Examiner:
     def examine(
         self,
         document: bytes,
-        undescribed: Set[DtdReference],
         variants: Variants = NO_VARIANTS,
         holder: str = "",
+        *,
+        marked: bool = False,
     ) -> ParsedEvent | TypeMissing:
         """Return the event if it is valid. Raises `InvalidEvent`.
 
-        Types in `undescribed` need no DTD. Only their envelopes are checked. `holder` has the share
-        of undeclared names.
+        With `marked`, it need not be valid by its DTD. `holder` has the share of undeclared names.
         """
         screen_document(document, self._limits)
         prolog = self._prologs.read(document)
         reference = prolog.reference
         if variants and reference is not None:
             reference = variants.get(reference, reference)
-        dtd = None if reference is None else self._dtds.get(reference)
+        dtd = None if reference is None else find_dtd(self._dtds, reference)
         keep_names, has_declared_names = True, False
         if self.name_watch.may_exceed(len(document), holder):
             if reference is None:
                 raise _missing_doctype()
-            if dtd is None and reference not in undescribed:
+            if dtd is None:
                 return TypeMissing(reference, prolog.system_id)
             check_entity_references(document, prolog.end)
             keep_names = self._has_room(document, prolog, dtd, holder)
@@ -66,26 +65,27 @@ class Examiner:
                 raise _missing_doctype()
             if document.find(b"&", prolog.end) >= 0:
                 check_entity_references(document, prolog.end)
-            if dtd is not None:
-                dtd.normalise_attributes(root)
-                has_declared_names = dtd.is_valid_as_written(root)
-                if not has_declared_names and (invalid := dtd.check(root)) is not None:
-                    raise invalid
-                dtd.apply_defaults(root)
-            elif reference not in undescribed:
+            if dtd is None:
                 if keep_names:
                     self._count_names(document, prolog, dtd, holder)
                 return TypeMissing(reference, prolog.system_id)
-            else:
+            dtd.normalise_attributes(root)
+            if marked:
                 check_envelope_structure(root)
-                apply_envelope_defaults(root)
+            else:
+                has_declared_names = dtd.is_valid_as_written(root)
+                if not has_declared_names and (invalid := dtd.check(root)) is not None:
+                    raise invalid
+            dtd.apply_defaults(root)
         except InvalidEvent:
             if keep_names:
                 self._count_names(document, prolog, dtd, holder)
             raise
         if keep_names and not (has_declared_names and _has_no_instructions(document, prolog)):
             self._count_names(document, prolog, dtd, holder)
-        return ParsedEvent(root, read_envelope(root, reference), keep_names=keep_names)
+        validation = Validation.MARKED if marked else _validation_by(dtd)
+        parts = read_envelope(root, reference, validation)
+        return ParsedEvent(root, parts, keep_names=keep_names)
 
     def find_known_type(self, document: bytes) -> DtdReference | None:
         """Return the type that a document names, if its DTD is in the cache."""
@@ -122,13 +122,14 @@ class Examiner:
         self,
         document: bytes,
         liveness: Liveness | None,
-        undescribed: Set[DtdReference],
         variants: Variants = NO_VARIANTS,
+        *,
+        marked: bool = False,
     ) -> ParsedEvent:
         """Parse an event that was accepted before, without validation.
 
         `liveness` is the effective value; None means the document's own. Raises `DtdNeeded` if its
-        DTD is neither in the cache nor in `undescribed`; `InvalidEvent` for unreadable bytes.
+        DTD is not in the cache; `InvalidEvent` for unreadable bytes.
         """
         prolog = self._prologs.read(document)
         reference = prolog.reference
@@ -136,24 +137,27 @@ class Examiner:
             raise _missing_doctype()
         if variants:
             reference = variants.get(reference, reference)
-        dtd = self._dtds.get(reference)
-        if dtd is None and reference not in undescribed:
+        dtd = find_dtd(self._dtds, reference)
+        if dtd is None:
             raise DtdNeeded(TypeMissing(reference, prolog.system_id))
         keep_names = not self.name_watch.may_exceed(len(document), _LOGGED) or self._has_room(
             document, prolog, dtd, _LOGGED
         )
         root = self._parse(document, prolog, keep_names=keep_names)
-        has_declared_names = dtd is not None and not dtd.declared_names.namespaces
+        has_declared_names = not (is_undescribed(dtd) or dtd.declared_names.namespaces)
         if keep_names and not (has_declared_names and _has_no_instructions(document, prolog)):
             self._count_names(document, prolog, dtd, _LOGGED)
-        if dtd is not None:
-            dtd.normalise_attributes(root)
-            dtd.apply_defaults(root)
-        else:
+        if is_undescribed(dtd):
             check_envelope_structure(root)
-            apply_envelope_defaults(root)
-        parts = read_envelope(root, reference)
+        dtd.normalise_attributes(root)
+        dtd.apply_defaults(root)
+        validation = Validation.MARKED if marked else _validation_by(dtd)
+        parts = read_envelope(root, reference, validation)
         return ParsedEvent(root, parts, liveness, keep_names=keep_names)
+
+
+def _validation_by(dtd: IDtd) -> Validation:
+    return Validation.UNDESCRIBED if is_undescribed(dtd) else Validation.DESCRIBED
 
 
 def _missing_doctype() -> BadEnvelope:

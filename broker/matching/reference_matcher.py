@@ -6,14 +6,13 @@ It is the test oracle (DESIGN 5): its results are correct by definition.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 
 from zope.interface import implementer
 
 from broker.dtd.interfaces import IDtdCache
-from broker.dtd.reference import DtdReference
 from broker.errors import InvalidEvent, QueryTooExpensive, UnknownSubscription
 from broker.event.envelope import HIGHEST_RANK, Header, Liveness
 from broker.event.stream import StreamPattern
@@ -127,10 +126,11 @@ class ReferenceMatcher:
     def match(
         self,
         documents: Sequence[bytes],
-        undescribed: Set[DtdReference] = frozenset(),
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
         holder: str = "",
+        *,
+        marked: bool = False,
     ) -> list[Verdict]:
         self._variants = variants
         self._holder = holder
@@ -140,7 +140,7 @@ class ReferenceMatcher:
         for document in documents:
             if started >= deadline and verdicts:
                 break
-            verdict = self._match_document(document, undescribed)
+            verdict = self._match_document(document, marked=marked)
             now = self._clock()
             known_type = partial(self._examiner.find_known_type, document)
             self._type_counters.count_parsed(verdict, known_type, now - started)
@@ -153,9 +153,10 @@ class ReferenceMatcher:
         number: int,
         documents: Sequence[bytes],
         liveness: Liveness,
-        undescribed: Set[DtdReference] = frozenset(),
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
+        *,
+        marked: bool = False,
     ) -> list[bool]:
         readable = self._group_of(number).patterns[number]
         selected: list[bool] = []
@@ -163,7 +164,7 @@ class ReferenceMatcher:
         for document in documents:
             if selected and self._clock() >= deadline:
                 break
-            event = self._examiner.parse_logged(document, liveness, undescribed, variants)
+            event = self._examiner.parse_logged(document, liveness, variants, marked=marked)
             header, group = event.header, self._group_of(number)
             is_candidate = not group.is_suspended and readable.include(
                 header.stream, header.security_level.rank
@@ -197,17 +198,17 @@ class ReferenceMatcher:
         self,
         query: Query,
         document: bytes | None,
-        undescribed: Set[DtdReference] = frozenset(),
+        variants: Variants = NO_VARIANTS,
         *,
         shapes: bool = True,
     ) -> Explanation:
-        return self._explainer.explain(query, document, undescribed, shapes=shapes)
+        return self._explainer.explain(query, document, variants, shapes=shapes)
 
     # ---------------------------------------------------------------- one document
 
-    def _match_document(self, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
+    def _match_document(self, document: bytes, *, marked: bool) -> Verdict:
         try:
-            examined = self._examiner.examine(document, undescribed, self._variants, self._holder)
+            examined = self._examiner.examine(document, self._variants, self._holder, marked=marked)
         except InvalidEvent as error:
             self._counts[f"refused.{error.code}"] += 1
             return Refused(error)

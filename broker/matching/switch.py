@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import inf
 from typing import TypeAlias, cast
@@ -18,7 +18,7 @@ from zope.interface import implementer
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope, InvalidEvent, QueryTooExpensive
-from broker.event.envelope import HIGHEST_RANK, Liveness
+from broker.event.envelope import HIGHEST_RANK
 from broker.event.stream import StreamPattern
 from broker.matching.budget import Budget
 from broker.matching.client_time_share import (
@@ -62,6 +62,7 @@ from broker.matching.query_bounds import QueryBounds
 from broker.matching.shape.cache import RecognisedGroup, ShapeCache, recognise_documents
 from broker.matching.shape.shape import Shape
 from broker.matching.type_counters import CountersByType
+from broker.matching.undescribed import find_dtd
 from broker.matching.xpath_evaluation import ParsedEvent
 
 _DOCUMENT_LIMITS = DocumentLimits()
@@ -98,8 +99,9 @@ class Switch:
         self._selector = LoggedEventSelector(
             self._registry, self._shapes, self._plans, self._evaluator, self._examiner, clock
         )
+        self.select = self._selector.select
         self._portions = PortionSize()
-        self._variants: Variants = NO_VARIANTS
+        self._variants, self._marked = NO_VARIANTS, False
         self._holder, self._clock = "", clock
         self._counts: Counter[str] = Counter()
         self._type_counters = CountersByType()
@@ -157,25 +159,26 @@ class Switch:
         self,
         query: Query,
         document: bytes | None,
-        undescribed: Set[DtdReference] = frozenset(),
+        variants: Variants = NO_VARIANTS,
         *,
         shapes: bool = True,
     ) -> Explanation:
-        return self._explainer.explain(query, document, undescribed, shapes=shapes)
+        return self._explainer.explain(query, document, variants, shapes=shapes)
 
     def match(
         self,
         documents: Sequence[bytes],
-        undescribed: Set[DtdReference] = frozenset(),
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
         holder: str = "",
+        *,
+        marked: bool = False,
     ) -> list[Verdict]:
-        if len(documents) == 1 and not variants:
-            verdict = self._lone_matcher.match(documents[0])
+        if len(documents) == 1 and not marked:
+            verdict = self._lone_matcher.match(documents[0], variants)
             if verdict is not None:
                 return [verdict]
-        self._variants = variants
+        self._variants, self._marked = variants, marked
         self._holder = holder
         self._evaluator.begin_batch()
         self._plans.reset_visits()
@@ -184,7 +187,7 @@ class Switch:
         deadline = now + seconds
         done = 0
         while portion := self._portions.next_portion(done, len(documents), deadline - now, seconds):
-            done = self._match_portion(portion, documents, undescribed, verdicts, deadline)
+            done = self._match_portion(portion, documents, verdicts, deadline)
             started, now = now, self._clock()
             self._portions.record_time(done - portion.start, now - started)
             if done < portion.stop:
@@ -197,17 +200,16 @@ class Switch:
         self,
         portion: range,
         documents: Sequence[bytes],
-        undescribed: Set[DtdReference],
         verdicts: list[Verdict | None],
         deadline: float,
     ) -> int:
         """Match documents until the deadline; return the index after the last one."""
         # Remaining work by index: undecided queries, or None for a parse.
         remaining: dict[int, UndecidedDocument | None] = {}
-        # Shapes are valid for the types' own DTDs only.
-        known = () if self._variants else portion
+        # A recognised document is valid, so it would not be marked.
+        known = () if self._marked else portion
         groups = self._match_recognisable(known, documents, verdicts, remaining)
-        remaining.update(dict.fromkeys(portion if self._variants else ()))
+        remaining.update(dict.fromkeys(portion if self._marked else ()))
         # In order, so that a suspended query has matched all earlier events.
         indexes = sorted(remaining, reverse=True)
         while indexes:
@@ -220,7 +222,7 @@ class Switch:
                 verdicts[index] = self._evaluate_undecided(index, documents[index], undecided)
                 continue
             learnt_before = self._counts["learnt"]
-            verdicts[index] = self._match_parsed(index, documents[index], undescribed)
+            verdicts[index] = self._match_parsed(index, documents[index])
             if self._counts["learnt"] == learnt_before:
                 continue
             if unparsed := [each for each in indexes if remaining[each] is None]:
@@ -257,7 +259,7 @@ class Switch:
         remaining.update(dict.fromkeys(parsed))
         prepared: list[tuple[RecognisedGroup, ShapePlan, ShapeBatch]] = []
         for group in groups:
-            plan = self._plans.get(group.shape)
+            plan = self._plans.get(group.shape, self._variants)
             if plan is None:
                 remaining.update(dict.fromkeys(group.places))
             else:
@@ -307,15 +309,17 @@ class Switch:
         self._counts["recognised"] += len(group.places) - bad_envelopes
         return len(group.places) - bad_envelopes
 
-    def _match_parsed(self, index: int, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
+    def _match_parsed(self, index: int, document: bytes) -> Verdict:
         started, known_type = self._clock(), partial(self._examiner.find_known_type, document)
-        verdict = self._match_event(index, document, undescribed)
+        verdict = self._match_event(index, document)
         self._type_counters.count_parsed(verdict, known_type, self._clock() - started)
         return verdict
 
-    def _match_event(self, index: int, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
+    def _match_event(self, index: int, document: bytes) -> Verdict:
         try:
-            examined = self._examiner.examine(document, undescribed, self._variants, self._holder)
+            examined = self._examiner.examine(
+                document, self._variants, self._holder, marked=self._marked
+            )
         except InvalidEvent as error:
             self._counts[f"refused.{error.code}"] += 1
             return Refused(error)
@@ -341,7 +345,7 @@ class Switch:
 
     def _match_by_shape(self, shape: Shape | None, document: bytes) -> _Candidates | None:
         """Match by the event's new shape. Returns None if its plan is not ready."""
-        plan = None if shape is None else self._plans.get(shape)
+        plan = None if shape is None else self._plans.get(shape, self._variants)
         if shape is None or plan is None or plan.pending:
             return None
         values = shape.extract_values(document)
@@ -353,23 +357,12 @@ class Switch:
 
     def _learn_shape(self, document: bytes, examined: ParsedEvent) -> Shape | None:
         reference = DtdReference(examined.header.type_name, examined.header.version)
-        dtd = None if self._variants else self._dtds.get(reference)
-        if dtd is None:
+        dtd = find_dtd(self._dtds, self._variants.get(reference, reference))
+        if dtd is None or self._marked:
             return None
-        shape = self._shapes.learn(document, examined.envelope, reference, dtd)
+        shape = self._shapes.learn(document, examined.envelope, dtd)
         self._counts["learnt"] += shape is not None
         return shape
-
-    def select(
-        self,
-        number: int,
-        documents: Sequence[bytes],
-        liveness: Liveness,
-        undescribed: Set[DtdReference] = frozenset(),
-        seconds: float = inf,
-        variants: Variants = NO_VARIANTS,
-    ) -> list[bool]:
-        return self._selector.select(number, documents, liveness, undescribed, seconds, variants)
 
     def _evaluate_undecided(
         self, index: int, document: bytes, undecided: UndecidedDocument

@@ -31,6 +31,7 @@ _VALUES: dict[str, Any] = {
     "VersionNum": lambda header: header.version,
     "EventType": lambda header: header.type_name,
     "Securitylevel": lambda header: header.security_level.value,
+    "Validation": lambda header: header.validation.value,
 }
 
 _NODES = etree.XPath("count(//node()) + count(//@*)")

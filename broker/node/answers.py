@@ -13,6 +13,7 @@ from broker.dtd.interfaces import IDtdCache
 from broker.errors import ConfigurationError
 from broker.event.stream import check_client_id
 from broker.identity import Identity
+from broker.ingest.validation_policy import ValidationPolicy
 from broker.matching.query.query import Query
 from broker.node.event_types import EventTypes
 from broker.node.gone_answers import give_up_origin
@@ -91,7 +92,7 @@ def build_explanation_answers(
         network_trace=NetworkTrace(trace, others, node.settings.node.name),
         reactor=reactor,
         stopwatch=time.perf_counter,
-        accept_undescribed=node.settings.types.undescribed == "accept",
+        accept_undescribed=ValidationPolicy(node.settings).may_accept_any,
     )
 
 

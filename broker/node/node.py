@@ -32,6 +32,7 @@ from broker.ingest.acknowledgement_policy import LOCAL_ACKNOWLEDGEMENT
 from broker.ingest.input import Input
 from broker.ingest.quarantine import Quarantine
 from broker.ingest.rated_input import RatedInput
+from broker.ingest.validation_policy import ValidationPolicy
 from broker.limit_registry import LimitRegistry
 from broker.log.log_file import LogFile
 from broker.matching.query.query import parse_query
@@ -133,8 +134,8 @@ class Node:
             *(self, reactor, random, wall_clock),
             *(link_sockets or open_on_reactor(reactor, settings), find_plugins),
         )
-        accept = settings.types.undescribed == "accept"
-        self._selection = Selection(self.matcher, self.dtds, reactor, accept_undescribed=accept)
+        policy = ValidationPolicy(settings)
+        self._selection = Selection(self.matcher, self.dtds, reactor, policy)
         self._late_validator = self.types.build_late_validator(self.matcher)
         self.recovery = build_recovery(
             *(reactor, self.queue_memory),
@@ -157,7 +158,7 @@ class Node:
             quarantine=self.quarantine,
             on_committed=self._deliver_own,
             wall_clock=wall_clock,
-            accept_undescribed=accept,
+            policy=policy,
             on_new_type=lambda *named: self.types.announce(DtdReference(*named)),
             unsaved_dtds=self.types.dtd_store,
             annotate=None
@@ -169,8 +170,9 @@ class Node:
             else self.network.replicas.replicator,
         )
         self.rated_input = RatedInput(self.input, settings.limits, reactor, self.limit_registry)
-        complete = self.types.has_all_types
-        self._advisor = QueryAdvisor(self._known_types, undescribed=accept, complete=complete)
+        self._advisor = QueryAdvisor(
+            self._known_types, undescribed=not policy.is_strict, complete=self.types.has_all_types
+        )
         self.subscription_requests = SubscriptionRequests(
             matcher=self.matcher,
             parse_query=self.parse_query,

@@ -29,6 +29,7 @@ from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.event.site_notice import MovedMessages, SiteNotice
 from broker.event.stream import StreamPattern
+from broker.ingest.claimed_validation import match_as_validated
 from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
@@ -350,7 +351,7 @@ class StreamServices:
     def match(self, batch: FlowBatch) -> Sequence[Collection[Hashable]]:
         interest = self.link_interest
         last_number = self._matcher.last_number
-        verdicts = self._matcher.match([each.document for each in batch.events])
+        verdicts = match_as_validated(self._matcher, batch.events)
         known = KnownVerdicts.of_pass(last_number, batch.flow, batch.events, verdicts)
         self._network.driver.relay_ingest.last_pass = known
         return [
@@ -363,6 +364,6 @@ class StreamServices:
     def has_interest(self, instance: str, batch: FlowBatch) -> Sequence[bool]:
         if not self._accepts_signatures(batch):
             return [False for _ in batch.events]
-        verdicts = self._matcher.match([each.document for each in batch.events])
+        verdicts = match_as_validated(self._matcher, batch.events)
         has_match = self.link_interest.has_match_at
         return [isinstance(v, Accepted) and has_match(v.subscriptions, instance) for v in verdicts]

@@ -19,16 +19,14 @@ from broker.event.placeholder import make_placeholder, placeholder_code
 from broker.event.stream import StreamPattern
 from broker.ingest.late_validation import UNKNOWN_TYPE, EventRun, LateValidator, matches_stream
 from broker.log.logged_event import LoggedEvent
-from broker.matching.contract import NO_VARIANTS, DtdNeeded, TypeMissing, Variants
+from broker.matching.contract import DtdNeeded, TypeMissing
 from broker.matching.query.query import Query
 from broker.transport.clock import IClock
 
 #: Seconds that a page for another node waits for a DTD. That node waits 15 s.
 REMOTE_DTD_WAIT: Final = 4.0
 
-Select: TypeAlias = Callable[
-    [str, int, Sequence[bytes], Liveness, Variants], Coroutine[Any, Any, list[bool]]
-]
+Select: TypeAlias = Callable[[str, int, EventRun, Liveness], Coroutine[Any, Any, list[bool]]]
 
 
 @attrs.frozen
@@ -92,11 +90,7 @@ class PageMatcher:
                 rest = rest[len(selected) :]
 
     async def _select_run(self, reader: PageQuery, run: EventRun) -> list[bool]:
-        documents = [event.document for event in run.events]
-        return await self._select(
-            *(reader.holder, reader.matcher_number, documents, Liveness.RECOVERY),
-            run.variants or NO_VARIANTS,
-        )
+        return await self._select(reader.holder, reader.matcher_number, run, Liveness.RECOVERY)
 
     def _may_match(
         self, reader: PageQuery, run: EventRun, rest: list[LoggedEvent], needed: TypeMissing

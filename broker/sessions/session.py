@@ -35,10 +35,8 @@ from broker.wire.codec import Message
 from broker.wire.event_batch import decode_batch
 from broker.wire.held_flows import HeldBack, Hold
 from broker.wire.messages import (
-    COVERAGE_VERSION,
     INITIAL_CREDIT,
     NO_ERROR,
-    ORDER_VERSION,
     PUBLISH,
     Acknowledge,
     Answer,
@@ -133,14 +131,6 @@ class Session:
     def writable(self) -> bool:
         """True if the session takes another delivery, which may exceed the limit."""
         return not self.has_ended and self.link.is_writable and self._delivered_bytes < self._credit
-
-    @property
-    def takes_order(self) -> bool:
-        return self.version >= ORDER_VERSION
-
-    @property
-    def takes_coverage(self) -> bool:
-        return self.version >= COVERAGE_VERSION
 
     def send_message(self, message: Message) -> None:
         self._send(messages.encode(message, self.version))

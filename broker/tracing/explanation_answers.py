@@ -17,15 +17,15 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
-from broker.dtd.reference import DtdReference
 from broker.errors import BadQuery, BrokerError, Overloaded, TooLarge
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
 from broker.identity import Identity
 from broker.ingest.outcomes import drop_operators_figures
-from broker.matching.contract import DtdNeeded, IMatcher
+from broker.matching.contract import NO_VARIANTS, DtdNeeded, IMatcher, Variants
 from broker.matching.explain.explanation import EventExplanation, Explanation
 from broker.matching.query.query import Query, parse_query
+from broker.matching.undescribed import without_dtds
 from broker.tracing.deliverability import DeliveryFates
 from broker.tracing.event_fate import LOGGED_VERDICTS, NetworkTrace
 from broker.wire.messages import Ask
@@ -157,13 +157,13 @@ class ExplanationAnswers:
         self, request: ExplanationRequest, identity: Identity, took: list[float]
     ) -> _Answer:
         """Repeat after a missing DTD was fetched or not found. `took` sums up seconds."""
-        undescribed: frozenset[DtdReference] = frozenset()
+        variants: Variants = NO_VARIANTS
         refusal: BrokerError | None = None
         while True:
             began = self._stopwatch()
             try:
                 return await self._build_content(
-                    request, identity, _Event(request.document, undescribed, refusal)
+                    request, identity, _Event(request.document, variants, refusal)
                 )
             except DtdNeeded as needed:
                 missing = needed.missing.reference
@@ -174,7 +174,7 @@ class ExplanationAnswers:
                 await self._dtds.lookup(missing, FetchHint())
             except BrokerError as error:
                 if self._accept_undescribed:
-                    undescribed = frozenset({missing})
+                    variants = without_dtds([missing])
                 else:
                     refusal = error
 
@@ -210,7 +210,7 @@ class ExplanationAnswers:
     def _explain(self, query: Query, event: _Event, *, shapes: bool) -> Explanation:
         if event.refusal is None:
             explanation: Explanation = self._matcher.explain(
-                query, event.document, event.undescribed, shapes=shapes
+                query, event.document, event.variants, shapes=shapes
             )
             return explanation
         explanation = self._matcher.explain(query, None, shapes=shapes)
@@ -226,7 +226,7 @@ class _Event:
     """`refusal` is set if its DTD was not found."""
 
     document: bytes | None
-    undescribed: frozenset[DtdReference]
+    variants: Variants
     refusal: BrokerError | None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
 import msgspec
@@ -18,15 +19,17 @@ from twisted.internet.defer import DeferredLock
 from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.errors import BrokerError, ProtocolError
+from broker.event.envelope import Validation
 from broker.event.event_id import EventId
 from broker.event.flow import is_default_flow, pattern_of
 from broker.event.place import Place
 from broker.log.damage import DamageFound
 from broker.log.event_log import EventLog
-from broker.log.logged_event import LoggedEvent
-from broker.matching.contract import Accepted, DtdNeeded, IMatcher, TypeMissing
+from broker.log.logged_event import LoggedEvent, validation_of
+from broker.matching.contract import NO_VARIANTS, Accepted, DtdNeeded, IMatcher, TypeMissing
 from broker.matching.explain.explanation import Explanation
 from broker.matching.query.query import Query
+from broker.matching.undescribed import EVERY_TYPE_UNDESCRIBED
 from broker.tracing.deliverability import DeliveryFates
 from broker.tracing.log_search import PAGE_BYTES, event_id_of, search_log
 from broker.wire.codec import Count, Epoch, Offset, Schema, pack
@@ -223,23 +226,36 @@ class NodeTrace:
             **({"withheld": True} if is_withheld else {}),
             "place": (event.origin, *event.mark),
             "is_origin": self._log.flows.is_own(event.origin),
-            **await self._match_document(event.document, client, place),
+            **await self._match_document(
+                event.document, client, place, validation_of(event.record)
+            ),
         }
 
     async def _match_document(
-        self, document: bytes, client: str, place: Place | None
+        self,
+        document: bytes,
+        client: str,
+        place: Place | None,
+        validation: Validation = Validation.DESCRIBED,
     ) -> dict[str, Any]:
         """Return interest and destinations; empty if unknown."""
         if not document:
             return {}
-        (verdict,) = self._matcher.match([document])
+        is_undescribed = validation is Validation.UNDESCRIBED
+        match = partial(
+            self._matcher.match,
+            [document],
+            variants=EVERY_TYPE_UNDESCRIBED if is_undescribed else NO_VARIANTS,
+            marked=validation is Validation.MARKED,
+        )
+        (verdict,) = match()
         if isinstance(verdict, TypeMissing):
             try:
                 # Without the event's pointer, because nobody publishes it.
                 await self._dtds.lookup(verdict.reference, FetchHint())
             except BrokerError:
                 return {}
-            (verdict,) = self._matcher.match([document])
+            (verdict,) = match()
         if not isinstance(verdict, Accepted):
             return {}
         matches, rank = verdict.subscriptions, verdict.header.security_level.rank

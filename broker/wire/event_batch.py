@@ -22,7 +22,12 @@ from broker.event.envelope import Header, Liveness
 from broker.event.order_entry import OrderEntry, decode_entry_fields, decode_order_entry
 from broker.event.place import Place
 from broker.event.record import ANNOTATED, PROVED, RECORD_FIELDS, join_record, split_record
-from broker.log.logged_event import LoggedEvent, header_from_fields
+from broker.log.logged_event import (
+    LoggedEvent,
+    header_from_fields,
+    may_state_validation,
+    without_validation,
+)
 from broker.transport.shared_message import SharedMessage
 from broker.wire.codec import Count, Epoch, Offset
 from broker.wire.messages import DELIVER, PUBLISH
@@ -112,6 +117,9 @@ class EncodedEvents:
     """Context of the last delivery made of them, and its bytes."""
     with_order: EncodedEvents | None = None
     """The same for links that take order entries, if an event has one."""
+    with_validation: EncodedEvents | None = None
+    """The same for links that take these too, and how events were validated, if one was not valid
+    by a DTD."""
 
 
 def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
@@ -131,10 +139,12 @@ def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
             b"".join([event.record for event in events]),
             b"".join(documents),
         )
+    records = encoded.records
     # The bytes may be inside of a record, too.
-    if (PROVED in encoded.records or ANNOTATED in encoded.records) and [
-        e for e in events if e.record.startswith((PROVED, ANNOTATED))
-    ]:
+    if (
+        (PROVED in records or ANNOTATED in records)
+        and [e for e in events if e.record.startswith((PROVED, ANNOTATED))]
+    ) or may_state_validation(records):
         _separate_elements(encoded, [event.record for event in events])
     return encoded
 
@@ -142,15 +152,20 @@ def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
 def _separate_elements(encoded: EncodedEvents, records: Sequence[bytes]) -> None:
     plain: list[bytes] = []
     ordered: list[bytes] = []
+    complete: list[bytes] = []
     for record in records:
-        bare, annotation, _ = split_record(record)
+        stated, annotation, _ = split_record(record)
+        bare = without_validation(stated)
         plain.append(bare)
         if annotation and decode_entry_fields(annotation) is not None:
-            bare = join_record(bare, annotation)
+            stated, bare = join_record(stated, annotation), join_record(bare, annotation)
         ordered.append(bare)
+        complete.append(stated)
     encoded.records = b"".join(plain)
     if ordered != plain:
         encoded.with_order = attrs.evolve(encoded, records=b"".join(ordered))
+    if complete != ordered:
+        encoded.with_validation = attrs.evolve(encoded, records=b"".join(complete))
 
 
 def _places(events: Sequence[LoggedEvent]) -> list[tuple[str, int, int, int]]:

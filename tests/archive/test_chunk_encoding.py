@@ -39,7 +39,7 @@ def test_rows_give_the_same_chunks_as_their_events(
 @pytest.mark.parametrize(
     ("column", "value"),
     [
-        *(("level", 3), ("level", -4), ("liveness", 2), ("arrival", -1), ("offset", -1)),
+        *(("level", 3), ("level", -4), ("liveness", 6), ("arrival", -1), ("offset", -1)),
         *(("arrival", None), ("document", None), ("client", None)),
     ],
 )

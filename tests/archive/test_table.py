@@ -18,7 +18,7 @@ from broker.archive.table import (
 )
 from broker.errors import ArchiveCorrupt
 from broker.event.annotation import with_annotation
-from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.envelope import Header, Liveness, SecurityLevel, Validation
 from broker.event.event_id import EventId
 from broker.event.order_entry import OrderEntry, encode_order_entry
 from broker.event.record import MAX_ANNOTATION_BYTES
@@ -36,6 +36,7 @@ def logged(draw: st.DrawFn) -> LoggedEvent:
     header = Header(
         EventId(draw(_TEXT), draw(_NUMBER), draw(_NUMBER), draw(_NUMBER)),
         *(draw(_TEXT), draw(_TEXT), draw(_TEXT), level, draw(st.sampled_from(Liveness))),
+        draw(st.sampled_from(Validation)),
     )
     return LoggedEvent(
         *(draw(st.integers(0, 2**32 - 1)), draw(_NUMBER), draw(_NUMBER), level.rank),
@@ -66,7 +67,7 @@ def test_an_invalid_record_is_rejected(record: bytes | str) -> None:
         events_to_batch(made)
 
 
-@pytest.mark.parametrize(("column", "value"), [("level", 3), ("liveness", 2), ("level", -4)])
+@pytest.mark.parametrize(("column", "value"), [("level", 3), ("liveness", 6), ("level", -4)])
 def test_an_invalid_row_raises_archive_corrupt(column: str, value: int) -> None:
     batch = events_to_batch(events([1]))
     index = SCHEMA.get_field_index(column)

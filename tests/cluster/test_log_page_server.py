@@ -181,7 +181,7 @@ def test_invented_readers_of_a_far_unit_keep_no_other_from_its_pages(
 class Matcher:
     """Matches two documents per slice: `<w/>` is of interest, `<u/>` can not be matched."""
 
-    def match(self, documents: list[bytes], seconds: float) -> list[object]:
+    def match(self, documents: list[bytes], *_: object, marked: bool) -> list[object]:
         verdicts = {
             b"<w/>": Accepted(cast(Any, None), (1,)),
             b"<n/>": Accepted(cast(Any, None), ()),

@@ -113,7 +113,7 @@ def test_a_notice_waits_for_the_type_of_an_event_before_it() -> None:
 
     setting.ingest._types._lookups._dtds = cast(Any, Dtds())
     real, missing = setting.matcher.match, TypeMissing(DtdReference("t", "1"), "")
-    setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
+    setting.matcher.match = lambda *_, marked: [missing]  # type: ignore[method-assign]
     setting.take(1, 1, "far/q")
     setting.notify("one")
     setting.log.commit()

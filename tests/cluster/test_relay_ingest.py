@@ -41,7 +41,7 @@ class FakeMatcher:
         """Documents per slice."""
         self.after: Callable[[], object] = lambda: None
 
-    def match(self, documents: Sequence[bytes], *_: Any) -> list[Any]:
+    def match(self, documents: Sequence[bytes], *_: Any, marked: bool) -> list[Any]:
         if self.broken & set(documents):
             raise ZeroDivisionError
         self.after()
@@ -199,7 +199,7 @@ def test_a_queue_that_waits_for_a_type_does_not_block_others() -> None:
     setting.ingest._types._lookups._dtds = cast(Any, Dtds())
     real = setting.matcher.match
     missing = TypeMissing(DtdReference("t", "1"), "")
-    setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
+    setting.matcher.match = lambda *_, marked: [missing]  # type: ignore[method-assign]
     first = enters(setting, frame_of(1))
     second = enters(setting, frame_of(2))
     followed: list[str] = []
@@ -296,7 +296,7 @@ def test_an_unmatched_entering_range_is_not_announced_as_complete() -> None:
 
     setting.ingest._types._lookups._dtds = cast(Any, Dtds())
     missing = TypeMissing(DtdReference("t", "1"), "")
-    setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
+    setting.matcher.match = lambda *_, marked: [missing]  # type: ignore[method-assign]
     said = enters(setting, frame_of(1))
     setting.clock.advance(1.0)
     assert "matched" not in said

@@ -12,6 +12,7 @@ from broker.config.identity import AccountSettings
 from broker.config.setting import settings_of
 from broker.config.settings import (
     SECTIONS,
+    EventTypeSettings,
     Settings,
     StreamSettings,
 )
@@ -20,6 +21,7 @@ from broker.config.stacks import StackInstance
 ALL = {
     **SECTIONS,
     "streams": StreamSettings,
+    "event_types": EventTypeSettings,
     "stacks": StackInstance,
     "accounts": AccountSettings,
     "faults": FaultSettings,
@@ -35,7 +37,8 @@ def test_every_key_is_explained_with_its_meaning_its_values_and_a_value(
     name: str, section: type
 ) -> None:
     text = explain()
-    start = re.search(rf'^#?\[+{name}(\."asdi\.>"|\.NAME|\.mspaces)?\]+$', text, re.MULTILINE)
+    named = r'\."asdi\.>"|\."Nas\*"|\.NAME|\.mspaces'
+    start = re.search(rf"^#?\[+{name}({named})?\]+$", text, re.MULTILINE)
     assert start is not None
     part = text[start.end() :].split("\n\n")[0]
     for key, (_, setting) in settings_of(section).items():

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import attrs
@@ -121,9 +121,8 @@ class Setting:
         self.feed.reported_marks = {"n": (1, 0)}
         self.feed.is_accepted = True
 
-    async def select(
-        self, _: int, documents: Sequence[bytes], liveness: Liveness, *variants: object
-    ) -> list[bool]:
+    async def select(self, _: int, run: EventRun, liveness: Liveness) -> list[bool]:
+        documents = [event.document for event in run.events]
         if b"late" in documents and self.undescribed:
             raise DtdNeeded(MISSING)
         return [True] * len(documents)

@@ -21,7 +21,7 @@ class Writer:
     """A session whose output is not read."""
 
     writable = True
-    takes_order = takes_coverage = False
+    version = 1
 
     def send_message(self, message: Message) -> None:
         """Do nothing."""

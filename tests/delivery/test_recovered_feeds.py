@@ -19,6 +19,7 @@ from broker.errors import LogUnavailable
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder
+from broker.ingest.late_validation import EventRun
 from broker.log.logged_event import LoggedEvent
 from broker.wire.messages import Gap, Progress
 from tests.delivery.test_session_delivery import FakeLog, FakeWriter, event
@@ -36,8 +37,8 @@ class Log(FakeLog):
         return min(found, default=self.bounds.last + 1)
 
 
-async def everything(_: int, documents: Sequence[bytes], liveness: Liveness) -> list[bool]:
-    return [True] * len(documents)
+async def everything(_: int, run: EventRun, liveness: Liveness) -> list[bool]:
+    return [True] * len(run.events)
 
 
 def make_delivery(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
 from typing import Any, cast
 
 from twisted.internet.defer import Deferred, succeed
@@ -15,6 +14,7 @@ from broker.errors import LogUnavailable
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark
+from broker.ingest.late_validation import EventRun
 from broker.log.commit import Bounds
 from broker.log.coverage import Coverage
 from broker.log.history import HistoryChain
@@ -23,7 +23,7 @@ from broker.log.logged_event import LoggedEvent, encode_header
 from broker.log.withheld_flows import WithheldFlows
 from broker.wire.codec import Message
 from broker.wire.event_batch import decode_delivery
-from broker.wire.messages import Gap, Progress
+from broker.wire.messages import PROTOCOL_VERSIONS, Gap, Progress
 
 HEADER = Header(EventId("p", 1, 1, 1), "s", "t", "1.0", SecurityLevel.LOW, Liveness.LIVE)
 RECORD = encode_header(HEADER)
@@ -34,7 +34,7 @@ def event(offset: int, level: int = 0, epoch: int = 1, size: int = 4) -> LoggedE
 
 
 class FakeWriter:
-    takes_order = takes_coverage = True
+    version = PROTOCOL_VERSIONS[-1]
 
     def __init__(self) -> None:
         self.room = 1000
@@ -127,10 +127,8 @@ class Setting:
             clock=Clock(),
         )
 
-    async def select(
-        self, number: int, documents: Sequence[bytes], liveness: Liveness
-    ) -> list[bool]:
-        return [number not in self.unwanted for _ in documents]
+    async def select(self, number: int, run: EventRun, liveness: Liveness) -> list[bool]:
+        return [number not in self.unwanted for _ in run.events]
 
     def subscribe(
         self, number: int = 1, cursor: int = 1, cut: Mark = (1, 0), durable: bool = False

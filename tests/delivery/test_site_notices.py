@@ -12,7 +12,7 @@ from broker.errors import QueueFull
 from broker.event.site_coverage import CoveredMessages
 from broker.event.site_notice import MissingMessages, SiteCoverage, SiteNotice, SiteStatus
 from broker.event.stream import StreamPattern
-from broker.wire.messages import Gap
+from broker.wire.messages import COVERAGE_VERSION, ORDER_VERSION, Gap
 from broker.wire.site_notice import notice_to_message
 from tests.delivery.test_session_delivery import Setting, event
 
@@ -69,7 +69,7 @@ def test_only_subscriptions_of_overlapping_streams_get_notices() -> None:
 
 def test_a_client_of_an_earlier_version_gets_no_notices() -> None:
     setting = NoticeSetting()
-    setting.writer.takes_order = setting.writer.takes_coverage = False
+    setting.writer.version = ORDER_VERSION - 1
     setting.delivery.site_notices.find_statuses = lambda _: [UP]
     feed = setting.subscribe()
     setting.notify(DOWN, MISSING)
@@ -79,7 +79,7 @@ def test_a_client_of_an_earlier_version_gets_no_notices() -> None:
 
 def test_a_client_of_version_4_gets_no_coverage() -> None:
     setting = NoticeSetting()
-    setting.writer.takes_coverage = False
+    setting.writer.version = COVERAGE_VERSION - 1
     setting.delivery.site_notices.find_statuses = lambda _: [UP, *coverage(1)]
     setting.subscribe()
     setting.notify(*coverage(2), DOWN)

@@ -7,6 +7,8 @@ from typing import Any
 import attrs
 from twisted.internet.defer import Deferred
 
+from broker.config import Settings
+from broker.config.settings import TypeSettings
 from broker.dtd.reference import DtdReference
 from broker.errors import (
     BrokerError,
@@ -18,9 +20,10 @@ from broker.event.event_id import EventId
 from broker.identity.identity import anonymous_identity
 from broker.ingest.input import Input
 from broker.ingest.publisher import Publisher
+from broker.ingest.validation_policy import ValidationPolicy
 from broker.log.deduplication import Deduplication
 from broker.log.logged_event import LoggedEvent
-from broker.matching.contract import Accepted, Refused, TypeMissing, Verdict
+from broker.matching.contract import NO_VARIANTS, Accepted, Refused, TypeMissing, Verdict
 from broker.wire.event_batch import Batch
 from broker.wire.messages import NotPublished, Published
 
@@ -40,20 +43,20 @@ class FakeMatcher:
     def match(
         self,
         documents: Sequence[bytes],
-        undescribed: Any = frozenset(),
         seconds: float = inf,
+        variants: Any = NO_VARIANTS,
         holder: str = "",
     ) -> list[Verdict]:
         if seconds < inf:
             documents = documents[: self.fitting]
         self.calls.append(len(documents))
-        return [self._verdict(document, undescribed) for document in documents]
+        return [self._verdict(document, variants) for document in documents]
 
-    def _verdict(self, document: bytes, undescribed: Any) -> Verdict:
+    def _verdict(self, document: bytes, variants: Any) -> Verdict:
         words = document.decode().split()
         if words[0] == "refuse":
             return Refused(NotValid("no"))
-        if words[0] == "odd" and ODD not in self.known and ODD not in undescribed:
+        if words[0] == "odd" and ODD not in self.known and ODD not in variants:
             return TypeMissing(ODD, "pointer")
         event_id = EventId("alice", 1, int(words[-1]), 1)
         header = Header(event_id, "s", words[0], "1.0", SecurityLevel.LOW, Liveness.LIVE)
@@ -111,9 +114,14 @@ class FakeQuarantine:
 
 
 class Setting:
-    def __init__(self, accept_undescribed: bool = False) -> None:
-        self.matcher, self.log, self.dtds = FakeMatcher(), FakeLog(), FakeDtds()
+    def __init__(
+        self, accept_undescribed: bool = False, matcher: FakeMatcher | None = None
+    ) -> None:
+        self.matcher = matcher or FakeMatcher()
+        self.log, self.dtds = FakeLog(), FakeDtds()
         self.quarantine = FakeQuarantine()
+        types = TypeSettings("accept" if accept_undescribed else "refuse")
+        settings = Settings(types=types)
         self.committed: list[tuple[list[bytes], list[tuple[int, ...]]]] = []
         fakes: dict[str, Any] = {
             "matcher": self.matcher,
@@ -127,7 +135,7 @@ class Setting:
                 ([event.document for event in events], list(matches))
             ),
             wall_clock=lambda: 0,
-            accept_undescribed=accept_undescribed,
+            policy=ValidationPolicy(settings),
         )
         self.publisher, self.answers = self.join()
         self.most = 1_000

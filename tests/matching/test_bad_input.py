@@ -20,6 +20,7 @@ from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted, Refused
 from broker.matching.document_limits import DocumentLimits
 from broker.matching.query.query import parse_query
+from broker.matching.undescribed import without_dtds
 from tests.matching.refusal import assert_refused
 
 MakeEvent = Callable[..., bytes]
@@ -330,10 +331,10 @@ def test_comments_between_envelope_elements_change_nothing(
 def test_envelope_of_an_undescribed_type_is_checked(
     engine: Any, make_event: MakeEvent, broken: Callable[[bytes], bytes]
 ) -> None:
-    unknown = frozenset({DtdReference("unknown", "1.0")})
+    unknown = without_dtds([DtdReference("unknown", "1.0")])
     document = make_event(b"<unknown/>", type_name="unknown")
-    assert isinstance(engine.match([document], unknown)[0], Accepted)
-    (verdict,) = engine.match([broken(document)], unknown)
+    assert isinstance(engine.match([document], variants=unknown)[0], Accepted)
+    (verdict,) = engine.match([broken(document)], variants=unknown)
     assert isinstance(verdict, Refused), verdict
     assert isinstance(verdict.error, NotValid)
     assert verdict.error.line == 3

@@ -15,6 +15,7 @@ from broker.event.event_id import EventId
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted, DtdNeeded, IMatcher, Refused, TypeMissing
 from broker.matching.query.query import parse_query
+from broker.matching.undescribed import without_dtds
 
 ALL = StreamPattern.parse(">")
 MakeEvent = Callable[..., bytes]
@@ -308,13 +309,12 @@ def test_type_that_was_added_is_no_longer_missing(
 
 
 def test_undescribed_type_is_accepted_on_request(engine: Any, make_event: MakeEvent) -> None:
-    unknown = frozenset({DtdReference("unknown", "1.0")})
-    document = make_event(b"<unknown><n>5</n></unknown>", type_name="unknown").replace(
-        b' Securitylevel="med"', b""
-    )
+    unknown = without_dtds([DtdReference("unknown", "1.0")])
+    made = make_event(b"<unknown><n>5</n></unknown>", type_name="unknown")
+    document = made.replace(b' Securitylevel="med"', b"")
     number = engine.subscribe(ALL, parse_query("/unknown/n = 5 and $EventType = 'unknown'"))
     level = engine.subscribe(ALL, parse_query("/Mspaces:Event/Mspaces:EventType/@Securitylevel"))
-    (verdict,) = engine.match([document], unknown)
+    (verdict,) = engine.match([document], variants=unknown)
     assert verdict.subscriptions == (number, level)
     assert verdict.header.security_level is SecurityLevel.MED
     assert isinstance(engine.match([document])[0], TypeMissing)

@@ -40,7 +40,7 @@ def test_client_reads_the_payload_that_was_matched(dead_letters: KnownDtds) -> N
     examiner = Examiner(dead_letters, DocumentLimits(), None)
     for place, filling in single_fillings():
         document, _ = event_with({place: filling})
-        subject = examiner.examine(document, frozenset())
+        subject = examiner.examine(document)
         assert isinstance(subject, ParsedEvent)
         read = read_event(document)
         assert read.payload is not None
@@ -107,9 +107,9 @@ def test_pointer_with_a_line_break_is_read_equally_or_refused(
     examiner = Examiner(dtds, DocumentLimits(), None)
     for broken in (b"a\nb", b"a\tb", b"a b"):
         document = event(None, system_id="there").replace(b'"there"', b'"%b"' % broken)
-        examiner.examine(document, frozenset())
+        examiner.examine(document)
     with pytest.raises(InvalidEvent):
-        examiner.examine(document.replace(b"a b", b"a\r\nb"), frozenset())
+        examiner.examine(document.replace(b"a b", b"a\r\nb"))
 
 
 #: Unclosed sections, and repeated names.
@@ -134,9 +134,9 @@ def test_unclosed_sections_are_refused_in_linear_time(
     document = event(None).replace(b"<Mspaces:Event", unclosed, 1)[: 1 << 20]
     with processor_time.at_most(2):
         with pytest.raises(InvalidEvent):
-            Examiner(dtds, DocumentLimits(), NameWatch()).examine(document, frozenset())
+            Examiner(dtds, DocumentLimits(), NameWatch()).examine(document)
         with pytest.raises(InvalidEvent):
             guard = NameWatch(NameLimits(max_names=0))
-            Examiner(dtds, DocumentLimits(), guard).examine(document, frozenset())
+            Examiner(dtds, DocumentLimits(), guard).examine(document)
         find_undefined_entity(document + b"&x;", 0)
         mark_mixed_runs(document, 0)

@@ -96,7 +96,7 @@ def test_many_limited_calls_match_like_one(
     verdicts: list[Verdict] = []
     calls = 0
     while len(verdicts) < len(all_documents):
-        answered = engine.match(all_documents[len(verdicts) :], frozenset(), seconds)
+        answered = engine.match(all_documents[len(verdicts) :], seconds)
         assert answered
         verdicts += answered
         calls += 1
@@ -127,7 +127,7 @@ def test_time_may_end_at_any_reading_of_the_clock(flight_dtd: Dtd) -> None:
     while readings >= pause:
         engine = Switch(KnownDtds(flight_dtd), clock=clock)
         readings, pause = 0, pause + 1
-        verdicts = engine.match(parsed, frozenset(), 1_000.0)
+        verdicts = engine.match(parsed, 1_000.0)
         assert verdicts and comparable(verdicts) == expected[: len(verdicts)]
         done.add(len(verdicts))
     assert {1, 63, 64, 65, 70} <= done
@@ -151,7 +151,7 @@ def test_many_limited_calls_select_like_one(
         calls = 0
         while len(selected) < len(logged):
             rest = logged[len(selected) :]
-            some = engine.select(number, rest, Liveness.RECOVERY, frozenset(), seconds)
+            some = engine.select(number, rest, Liveness.RECOVERY, seconds)
             assert some
             selected += some
             calls += 1
@@ -185,12 +185,12 @@ def test_no_document_is_started_after_the_time_limit(
     for _ in range(3):
         engine.match([*cheap, *expensive])
     before = now
-    assert engine.match(cheap, frozenset(), 0.01) == engine.match(cheap)
+    assert engine.match(cheap, 0.01) == engine.match(cheap)
     assert now == before
-    verdicts = engine.match([*cheap[:900], *expensive], frozenset(), 0.0105)
+    verdicts = engine.match([*cheap[:900], *expensive], 0.0105)
     assert 911 == len(verdicts)
     assert now == pytest.approx(before + 0.011)
-    (verdict,) = engine.match(expensive, frozenset(), 0.0)
+    (verdict,) = engine.match(expensive, 0.0)
     assert isinstance(verdict, Accepted) and verdict.subscriptions == (1,)
 
 

@@ -17,6 +17,7 @@ from broker.event.writer import extract_payload_element
 from broker.matching.contract import Accepted
 from broker.matching.query.query import parse_query
 from broker.matching.reference_matcher import ReferenceMatcher
+from broker.matching.undescribed import without_dtds
 from tests.matching.conftest import KnownDtds, load_dtd
 
 PACKETS = 294
@@ -43,13 +44,13 @@ def test_real_filters_select_real_packets_like_lxml(
     assert len(queries) == 3
     engine = ReferenceMatcher(KnownDtds(), clock=ticking)
     numbers = [engine.subscribe(StreamPattern.parse("voevent"), parse_query(q)) for q in queries]
-    undescribed = frozenset({DtdReference("VOEvent", "2.0")})
+    variants = without_dtds([DtdReference("VOEvent", "2.0")])
     selected = [0, 0, 0]
     seen = 0
     for packet in packets(shared_data):
         payload = extract_payload_element(packet)
         document = make_event(payload, stream="voevent", type_name="VOEvent", version="2.0")
-        (verdict,) = engine.match([document], undescribed)
+        (verdict,) = engine.match([document], variants=variants)
         assert isinstance(verdict, Accepted), verdict
         alone = etree.fromstring(payload)
         expected = tuple(
@@ -83,12 +84,12 @@ def test_real_filter_finds_its_value(
 ) -> None:
     engine = ReferenceMatcher(KnownDtds(), clock=ticking)
     number = engine.subscribe(StreamPattern.parse(">"), parse_query(query))
-    undescribed = frozenset({DtdReference("VOEvent", "2.0")})
+    variants = without_dtds([DtdReference("VOEvent", "2.0")])
 
     def matches(value: str) -> bool:
         payload = f"<VOEvent><What><Param name='SC_Lat' value='{value}'/></What></VOEvent>"
         document = make_event(payload.encode(), type_name="VOEvent", version="2.0")
-        (verdict,) = engine.match([document], undescribed)
+        (verdict,) = engine.match([document], variants=variants)
         assert isinstance(verdict, Accepted)
         return verdict.subscriptions == (number,)
 

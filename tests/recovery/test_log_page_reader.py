@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 import attrs
@@ -15,13 +14,13 @@ from broker.event.envelope import Liveness
 from broker.event.place import Mark, NamedHistory, Position
 from broker.event.placeholder import make_placeholder
 from broker.event.stream import StreamPattern
-from broker.ingest.late_validation import LateValidator
+from broker.ingest.late_validation import EventRun, LateValidator
 from broker.log.coverage import Coverage
 from broker.log.history import BranchLoss, HistoryChain
 from broker.log.known_flows import KnownFlows
 from broker.log.logged_event import LoggedEvent
 from broker.log.replica_table import ReplicaSpan
-from broker.matching.contract import NO_VARIANTS, Variants
+from broker.matching.contract import NO_VARIANTS
 from broker.matching.query.query import Query, parse_query
 from broker.recovery.log_page_reader import LogPageReader, LogPageRequest, Page
 from broker.recovery.page_matcher import PageMatcher
@@ -119,16 +118,14 @@ class Matcher:
     def unsubscribe(self, number: int) -> None:
         self.known.remove(number)
 
-    async def select(
-        self, _: str, number: int, documents: Sequence[bytes], *__: Liveness | Variants
-    ) -> list[bool]:
+    async def select(self, _: str, number: int, run: EventRun, __: Liveness) -> list[bool]:
         if self.waits:
             waiting: Deferred[None] = Deferred()
             self.waiting.append(waiting)
             await waiting
         if number not in self.known:
             raise UnknownSubscription(f"nobody has {number}")
-        return [True] * len(documents)
+        return [True] * len(run.events)
 
 
 @attrs.define
@@ -231,7 +228,7 @@ def test_a_page_ends_when_its_matching_events_fill_it(
 
     class Rare(Matcher):
         async def select(self, *of: Any) -> list[bool]:
-            return [matching] * len(of[2])
+            return [matching] * len(of[2].events)
 
     size = EVENTS[0].size
     assert {event.size for event in EVENTS} == {size}

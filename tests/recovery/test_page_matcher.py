@@ -19,7 +19,7 @@ from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder
 from broker.event.stream import StreamPattern
-from broker.ingest.late_validation import LateValidator
+from broker.ingest.late_validation import EventRun, LateValidator
 from broker.log.logged_event import LoggedEvent, encode_header
 from broker.matching.contract import (
     NO_VARIANTS,
@@ -66,17 +66,20 @@ class Node:
         if self.told_at_once:
             settled(self.has_dtd)
 
-    def match(self, documents: Sequence[bytes], *, variants: Variants) -> list[Verdict]:
+    def match(
+        self, documents: Sequence[bytes], *, variants: Variants, marked: bool
+    ) -> list[Verdict]:
         if documents[0] == b"<bad/>":
             return [Refused(NotValid("bad"))]
         return [Accepted(cast(Any, None), ())]
 
-    def select(self, number: int, *_: Any, variants: Variants) -> list[bool]:
+    def select(self, number: int, *_: Any, variants: Variants, marked: bool = False) -> list[bool]:
         return [True]
 
     async def select_page(
-        self, holder: str, number: int, documents: Sequence[bytes], *_: Liveness | Variants
+        self, holder: str, number: int, run: EventRun, liveness: Liveness
     ) -> list[bool]:
+        documents = [event.document for event in run.events]
         if b"<late/>" in documents and not self.has_dtd:
             raise DtdNeeded(TypeMissing(LATE_TYPE, ""))
         self.seen += documents

@@ -10,7 +10,7 @@ from twisted.logger import capturedLogs
 
 from broker.errors import BadQuery, ProtocolError, UnknownType
 from broker.identity.identity import anonymous_identity
-from broker.matching.contract import Verdict
+from broker.matching.contract import NO_VARIANTS, Verdict
 from broker.sessions.session import Session, SessionServices
 from broker.sessions.time_slices import MAX_SLICE_SECONDS, SLICE_SECONDS, TimeSlices
 from broker.wire import messages
@@ -36,15 +36,15 @@ class SlowMatcher(FakeMatcher):
     def match(
         self,
         documents: Sequence[bytes],
-        undescribed: Any = frozenset(),
         seconds: float = inf,
+        variants: Any = NO_VARIANTS,
         holder: str = "",
     ) -> list[Verdict]:
         if self.broken:
             raise KeyError("a mistake of ours")
         count = min(max(1, ceil(seconds / self.seconds)), len(documents))
         self.clock.rightNow += self.seconds * count
-        return super().match(documents[:count], undescribed)
+        return super().match(documents[:count])
 
 
 class FakeDriver:
@@ -84,10 +84,8 @@ class Setting(InputSetting):
     matcher: SlowMatcher
 
     def __init__(self) -> None:
-        super().__init__()
         self.clock = Clock()
-        self.matcher = SlowMatcher(self.clock)
-        self.input._matcher = cast(Any, self.matcher)
+        super().__init__(matcher=SlowMatcher(self.clock))
         self.subscriptions = RefusingSubscriptions(self.clock)
         self.turns: list[float] = []
         """In seconds."""

@@ -91,22 +91,22 @@ def slow_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 def slow_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     match = world.node.matcher.match
 
-    def slowly(documents: Sequence[bytes], undescribed: Any, seconds: float, **named: Any) -> Any:
+    def slowly(documents: Sequence[bytes], seconds: float, *more: Any, **named: Any) -> Any:
         count = min(max(1, ceil(seconds / MATCH_SECONDS)), len(documents))
         world.clock.rightNow += MATCH_SECONDS * count
-        return match(documents[:count], undescribed, seconds, **named)
+        return match(documents[:count], seconds, *more, **named)
 
     def select_slowly(
         number: int,
         documents: Sequence[bytes],
         liveness: Any,
-        undescribed: Any,
         seconds: float,
         *variants: Any,
+        **named: Any,
     ) -> Any:
         count = min(max(1, ceil(seconds / MATCH_SECONDS)), len(documents))
         world.clock.rightNow += MATCH_SECONDS * count
-        return select(number, documents[:count], liveness, undescribed, seconds, *variants)
+        return select(number, documents[:count], liveness, seconds, *variants, **named)
 
     select = world.node.matcher.select
     monkeypatch.setattr(world.node.matcher, "match", slowly)

@@ -12,7 +12,7 @@ from broker.errors import NotAllowed, Overloaded, UnknownType
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
 from broker.identity import Identity, Rights, anonymous_identity
-from broker.matching.contract import DtdNeeded, TypeMissing
+from broker.matching.contract import NO_VARIANTS, DtdNeeded, TypeMissing
 from broker.matching.explain.explanation import EventExplanation, Explanation
 from broker.matching.query.query import parse_query
 from broker.tracing.explanation_answers import (
@@ -37,12 +37,12 @@ class FakeMatcher:
     """Shapes of documents were requested."""
 
     def explain(
-        self, query: Any, document: Any, undescribed: Any = frozenset(), *, shapes: bool
+        self, query: Any, document: Any, variants: Any = NO_VARIANTS, *, shapes: bool
     ) -> Any:
         self.asked += 1
         self.shapes = shapes
         self.clock.rightNow += 1.0
-        if document and self.missing and self.missing not in undescribed:
+        if document and self.missing and self.missing not in variants:
             raise DtdNeeded(TypeMissing(self.missing, ""))
         event = EventExplanation(matches=True) if document else None
         return Explanation("fake", query.text, 1, False, event=event)

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from broker.errors import ProtocolError
 from broker.event.annotation import with_annotation
-from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.envelope import Header, Liveness, SecurityLevel, Validation
 from broker.event.event_id import EventId
 from broker.event.order_entry import OrderEntry, encode_order_entry
 from broker.event.place import Place
-from broker.log.logged_event import LoggedEvent, encode_header
+from broker.event.record import with_proof
+from broker.log.logged_event import LoggedEvent, encode_header, header_from_fields
 from broker.transport.shared_message import SharedMessage
 from broker.wire.event_batch import (
     decode_batch,
@@ -28,6 +29,10 @@ MARKS = st.tuples(st.integers(1, 3), st.integers(1, 40))
 ORDER = OrderEntry("ops", "a", 7, 300, -5, "hybrid", 8_000, True, ("a", 7, 4), None, True)
 ENTRY = encode_order_entry(ORDER)
 DOCUMENTS = st.lists(st.binary(min_size=1, max_size=50), max_size=20)
+
+
+def header_of(event: LoggedEvent) -> Header:
+    return header_from_fields(msgpack.unpackb(event.record))
 
 
 def logged(epoch: int, offset: int) -> LoggedEvent:
@@ -137,6 +142,36 @@ def test_clients_get_order_entries_if_they_take_them(ordered: tuple[int, ...]) -
     assert [each.header for each in found] == [e.header for e in decode_delivery(message).events]
 
 
+@pytest.mark.parametrize("stated", [(0,), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("ordered", [(), (1,)])
+def test_clients_learn_the_validation_if_they_take_it(
+    stated: tuple[int, ...], ordered: tuple[int, ...]
+) -> None:
+    events = [logged(1, offset) for offset in (1, 2, 5)]
+    plain = encode_events(events)
+    headers = [header_of(each) for each in events]
+    for index in stated:
+        headers[index] = headers[index]._replace(validation=Validation.MARKED)
+        events[index].record = encode_header(headers[index])
+    for index in ordered:
+        events[index].record = with_annotation(events[index].record, ENTRY)
+    for event in events:
+        event.record = with_proof(event.record, b"proof")
+    encoded = encode_events(events)
+    assert encoded.records == plain.records
+    assert (encoded.with_order is not None) == bool(ordered)
+    assert encoded.with_validation is not None
+    message = encode_delivery(encoded.with_validation, [(3, (1,))], Liveness.LIVE, None)
+    found = decode_delivery(message).events
+    assert [each.header for each in found] == headers
+    assert [each.order for each in found] == [ORDER if i in ordered else None for i in range(3)]
+    if encoded.with_order is not None:
+        message = encode_delivery(encoded.with_order, [(3, (1,))], Liveness.LIVE, None)
+        found = decode_delivery(message).events
+        assert {each.header.validation for each in found} == {Validation.DESCRIBED}
+        assert [each.order is None for each in found] == [True, False, True]
+
+
 def test_a_delivery_with_an_order_entry_has_its_bytes() -> None:
     event = logged(1, 1)
     event.record = with_annotation(event.record, ENTRY)
@@ -173,8 +208,11 @@ def test_a_delivery_with_a_changed_byte_raises_nothing_else(
     events = [logged(1, offset) for offset in (1, 2, 5)]
     if is_ordered:
         events[1].record = with_annotation(events[1].record, ENTRY)
+        events[2].record = encode_header(
+            header_of(events[2])._replace(validation=Validation.UNDESCRIBED)
+        )
     sent = encode_events(events)
-    sent = sent.with_order or sent
+    sent = sent.with_validation or sent.with_order or sent
     encoded = bytearray(encode_delivery(sent, [(3, (1,))], Liveness.LIVE, None))
     encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
     try:

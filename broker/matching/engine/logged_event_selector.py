@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
+from math import inf
 
-from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope
 from broker.event.envelope import Liveness
-from broker.matching.contract import Variants
+from broker.matching.contract import NO_VARIANTS, Variants
 from broker.matching.engine.binding import ShapeBatch
 from broker.matching.engine.query_evaluator import QueryEvaluator
 from broker.matching.engine.shape_plan import PlanCache
@@ -41,25 +41,24 @@ class LoggedEventSelector:
         number: int,
         documents: Sequence[bytes],
         liveness: Liveness,
-        undescribed: Set[DtdReference],
-        seconds: float,
-        variants: Variants,
+        seconds: float = inf,
+        variants: Variants = NO_VARIANTS,
+        *,
+        marked: bool = False,
     ) -> list[bool]:
+        """See `IMatcher.select`."""
         deadline = self._clock() + seconds
         readable = self._registry.readable_streams_of(number)
         query = self._registry.query_of(number)
         self._evaluator.begin_batch()
         self._plans.reset_visits()
         indexes = range(len(documents))
-        # Shapes are valid for the types' own DTDs only.
-        groups, parsed = (
-            ([], list(indexes))
-            if variants
-            else recognise_documents(self._shapes, documents, indexes)
-        )
+        groups, parsed = recognise_documents(self._shapes, documents, () if marked else indexes)
+        if marked:
+            parsed = list(indexes)
         selected: dict[int, bool] = {}
         for group in groups:
-            plan = self._plans.get(group.shape)
+            plan = self._plans.get(group.shape, variants)
             if plan is None or (query is not None and "$Liveness" in query.text):
                 parsed += group.places
                 continue
@@ -83,7 +82,7 @@ class LoggedEventSelector:
                 end = index
                 break
             document = documents[index]
-            event = self._examiner.parse_logged(document, liveness, undescribed, variants)
+            event = self._examiner.parse_logged(document, liveness, variants, marked=marked)
             header = event.header
             selected[index] = readable.include(header.stream, header.security_level.rank) and (
                 query is None or self._evaluator.matches_logged_event(query, event, index, document)

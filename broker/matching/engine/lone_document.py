@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from broker.errors import BadEnvelope
-from broker.matching.contract import Verdict
+from broker.matching.contract import Variants, Verdict
 from broker.matching.engine.binding import ShapeBatch
 from broker.matching.engine.shape_plan import PlanCache
 from broker.matching.engine.stream_patterns import StreamPatterns
@@ -36,7 +36,7 @@ class LoneDocumentMatcher:
         self._counts = counts
         self._clock = clock
 
-    def match(self, document: bytes) -> Verdict | None:
+    def match(self, document: bytes, variants: Variants) -> Verdict | None:
         """Return the verdict; None for a document that `Switch.match` must match as a batch."""
         shape = self._shapes.likely_shapes[len(document) % LENGTH_CLASSES]
         if shape is None:
@@ -46,7 +46,7 @@ class LoneDocumentMatcher:
         if values is None:
             return None
         recognised_at = self._clock()
-        plan = self._plans.get(shape)
+        plan = self._plans.get(shape, variants)
         if plan is None or plan.pending:
             return None
         try:

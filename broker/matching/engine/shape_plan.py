@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from broker.dtd.interfaces import IDtdCache
-from broker.matching.contract import Accepted
+from broker.matching.contract import NO_VARIANTS, Accepted, Variants
 from broker.matching.engine.binding import Binding, ShapeBatch, bind_family
 from broker.matching.engine.distinct_query import DistinctQuery
 from broker.matching.engine.index_conjunction import ConjunctionReader
@@ -19,6 +19,7 @@ from broker.matching.partial.source import Source, computed, source_of
 from broker.matching.shape.cache import ShapeCache
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.tree import Value
+from broker.matching.undescribed import find_dtd
 
 #: Visited nodes for new families in one call, under 1 us each. It bounds the delay that new shapes
 #: and queries cause. Until all families are bound, a document of the shape costs about as much
@@ -122,6 +123,7 @@ def make_evaluation_input(shape: Shape) -> EvaluationInput:
             "EventType": text(type_name),
             "Securitylevel": text(fields.security_level),
             "Liveness": text(fields.liveness),
+            "Validation": text(shape.validation.value.encode()),
         },
     )
 
@@ -151,14 +153,19 @@ class PlanCache:
     def reset_visits(self) -> None:
         self._visits_left = VISITS_A_CALL
 
-    def get(self, shape: Shape) -> ShapePlan | None:
+    def get(self, shape: Shape, variants: Variants = NO_VARIANTS) -> ShapePlan | None:
         """Return the shape's plan, None if its documents must be parsed.
 
-        Binds pending families while visits are left.
+        That is so if another text of the DTD validates them. Binds pending families while visits
+        are left.
         """
-        dtd = self._dtds.get(shape.reference)
+        reference = shape.reference
+        if variants:
+            reference = variants.get(reference, reference)
+        dtd = find_dtd(self._dtds, reference)
         if dtd is None or dtd.content_hash != shape.dtd.content_hash:
-            self._shapes.drop_shape(shape)
+            if reference == shape.dtd.reference:
+                self._shapes.drop_shape(shape)
             return None
         plan = self._plans.get(shape)
         if plan is None:

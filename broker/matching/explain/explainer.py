@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from statistics import median
 from typing import Final
 
 import attrs
 
-from broker.dtd.reference import DtdReference
 from broker.errors import InvalidEvent, QueryTooExpensive
-from broker.matching.contract import DtdNeeded, TypeMissing
+from broker.matching.contract import NO_VARIANTS, DtdNeeded, TypeMissing, Variants
 from broker.matching.examiner import Examiner
 from broker.matching.explain.event_finding import EventFindings
 from broker.matching.explain.explanation import EventExplanation, Explanation, Measured
@@ -34,7 +33,7 @@ _NO_EVENT: Final = "not measured: no event was given"
 @attrs.frozen
 class _Examined:
     document: bytes
-    undescribed: Set[DtdReference]
+    variants: Variants
     event: ParsedEvent
     seconds: float
 
@@ -65,7 +64,7 @@ class Explainer:
         self,
         query: Query,
         document: bytes | None,
-        undescribed: Set[DtdReference] = frozenset(),
+        variants: Variants = NO_VARIANTS,
         *,
         shapes: bool = True,
     ) -> Explanation:
@@ -85,20 +84,20 @@ class Explainer:
                 explanation = attrs.evolve(explanation, types=types, more_shapes=more)
         if document is None:
             return explanation
-        return self._explain_event(explanation, query, document, undescribed, shapes=shapes)
+        return self._explain_event(explanation, query, document, variants, shapes=shapes)
 
     def _explain_event(
         self,
         explanation: Explanation,
         query: Query,
         document: bytes,
-        undescribed: Set[DtdReference],
+        variants: Variants,
         *,
         shapes: bool,
     ) -> Explanation:
         began = self._clock()
         try:
-            subject, parsing = self._examine(document, undescribed)
+            subject, parsing = self._examine(document, variants)
         except InvalidEvent as error:
             answer = EventExplanation(refused=error.to_wire())
             return attrs.evolve(explanation, measured=Measured(note="not measured"), event=answer)
@@ -156,21 +155,21 @@ class Explainer:
         return attrs.evolve(explanation, measured=measured, event=answer)
 
     def _examine(
-        self, document: bytes, undescribed: Set[DtdReference]
+        self, document: bytes, variants: Variants
     ) -> tuple[ParsedEvent | TypeMissing, float]:
         """Return the event, and the seconds that the examination takes."""
         last = self._last
-        if last is None or last.document is not document or last.undescribed != undescribed:
+        if last is None or last.document is not document or last.variants != variants:
             self._last = None
             started = self._clock()
-            subject = self._examiner.examine(document, undescribed, holder=_HOLDER)
+            subject = self._examiner.examine(document, variants, holder=_HOLDER)
             seconds = self._clock() - started
             if isinstance(subject, TypeMissing):
                 return subject, seconds
             seconds = self._measure(
-                lambda: self._examiner.examine(document, undescribed, holder=_HOLDER), seconds
+                lambda: self._examiner.examine(document, variants, holder=_HOLDER), seconds
             )
-            last = self._last = _Examined(document, undescribed, subject, seconds)
+            last = self._last = _Examined(document, variants, subject, seconds)
         return last.event, last.seconds
 
     def _measure(self, action: Callable[[], object], first: float | None = None) -> float:

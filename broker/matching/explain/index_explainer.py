@@ -25,6 +25,7 @@ from broker.matching.query.query import Query
 from broker.matching.query.tree import Chain
 from broker.matching.shape.cache import ShapeCache
 from broker.matching.shape.shape import Shape
+from broker.matching.undescribed import find_dtd
 
 #: Seconds after which no further shape is examined. The others are counted.
 MAX_SECONDS: Final = 0.1
@@ -126,7 +127,7 @@ class IndexExplainer:
 
     def _current_shapes(self) -> Iterator[Shape]:
         for shape in self._shapes:
-            dtd = self._dtds.get(shape.reference)
+            dtd = find_dtd(self._dtds, shape.dtd.reference)
             if dtd is not None and dtd.content_hash == shape.dtd.content_hash:
                 yield shape
 

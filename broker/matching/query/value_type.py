@@ -84,6 +84,7 @@ VARIABLE_TYPES: dict[str, ValueType] = {
     "EventType": ValueType.STRING,
     "Securitylevel": ValueType.STRING,
     "Liveness": ValueType.STRING,
+    "Validation": ValueType.STRING,
 }
 
 

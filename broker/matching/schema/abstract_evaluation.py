@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 import attrs
 
 from broker.dtd.reference import DtdReference
-from broker.event.envelope import Liveness, SecurityLevel
+from broker.event.envelope import Liveness, SecurityLevel, Validation
 from broker.matching.query import tree
 from broker.matching.query.namespaces import PREDEFINED_PREFIXES
 from broker.matching.query.query import Query
@@ -249,6 +249,7 @@ def _at_position(number: Numbers, predicate: Expression, nodes: int) -> Truth:
 _LARGEST = 2.0**63
 _LEVELS = frozenset(level.value for level in SecurityLevel)
 _LIVENESS = frozenset(liveness.value for liveness in Liveness)
+_VALIDATIONS = frozenset(validation.value for validation in Validation)
 
 
 def possible_values(name: str, reference: DtdReference) -> Value:
@@ -261,6 +262,8 @@ def possible_values(name: str, reference: DtdReference) -> Value:
             return _one_of(_LEVELS, name)
         case "Liveness":
             return _one_of(_LIVENESS, name)
+        case "Validation":
+            return _one_of(_VALIDATIONS, name)
         case "SequenceNumber":
             return Numbers(1.0, _LARGEST, False)
         case "TimeStamp" | "Incarnation":

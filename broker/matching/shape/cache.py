@@ -12,6 +12,7 @@ from lxml import etree
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope
+from broker.event.envelope import Validation
 from broker.matching.document_limits import DocumentLimits
 from broker.matching.envelope import read_envelope
 from broker.matching.prolog import PrologReader
@@ -21,6 +22,7 @@ from broker.matching.shape.header_fields import HeaderReaderFactory
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.skeleton import Skeleton
 from broker.matching.shape.type_learner import TypeLearner
+from broker.matching.undescribed import is_undescribed
 
 #: Maximum number of shapes with the document's tag count that are tried, latest first. A document
 #: of a later shape is parsed, which moves its shape to the front.
@@ -35,7 +37,7 @@ class ShapeCache:
     """The shapes of all types.
 
     The parser and the DTD `Shape.dtd` would accept a recognised document. The caller must check
-    that this is still the type's DTD.
+    that it is the text that validates this document.
     """
 
     def __init__(self, limits: DocumentLimits, bounds: ShapeBounds = _BOUNDS) -> None:
@@ -44,6 +46,7 @@ class ShapeCache:
         self._prologs = PrologReader()
         self._readers = HeaderReaderFactory()
         self.types: dict[DtdReference, TypeLearner] = {}
+        """By the text that validates the events."""
         self._buckets: dict[int, list[Shape]] = {}
         self._weights: dict[Shape, int] = {}
         self._bytes = 0
@@ -88,20 +91,18 @@ class ShapeCache:
         self._uses += 1
         shape.last_used = self._uses
 
-    def learn(
-        self, document: bytes, root: etree._Element, reference: DtdReference, dtd: IDtd
-    ) -> Shape | None:
+    def learn(self, document: bytes, root: etree._Element, dtd: IDtd) -> Shape | None:
         """Learn from an accepted document without a shape; return its shape if it has one now.
 
         `root` is its tree with defaults applied.
         """
-        learner = self.types.get(reference)
+        learner = self.types.get(dtd.reference)
         if learner is None or learner.dtd.content_hash != dtd.content_hash:
-            learner = self._new_type(reference, dtd)
+            learner = self._new_type(dtd)
         if not learner.should_learn():
             return None
         try:
-            return self._learn_shape(learner, document, root, reference)
+            return self._learn_shape(learner, document, root)
         except NotLearnable as refusal:
             learner.not_learnable[refusal.reason.value] += 1
             return None
@@ -120,7 +121,7 @@ class ShapeCache:
         bucket.remove(shape)
         if not bucket:
             del self._buckets[shape.tag_count]
-        learner = self.types.get(shape.reference)
+        learner = self.types.get(shape.dtd.reference)
         if learner is not None and shape in learner.shapes:
             learner.remove_shape(shape)
         # The module `re` caches the last 512 expressions.
@@ -137,7 +138,7 @@ class ShapeCache:
     # ---------------------------------------------------------------- learning
 
     def _learn_shape(
-        self, learner: TypeLearner, document: bytes, root: etree._Element, reference: DtdReference
+        self, learner: TypeLearner, document: bytes, root: etree._Element
     ) -> Shape | None:
         if len(document) > self._max_bytes:
             raise NotLearnable(Reason.SIZE)
@@ -146,7 +147,9 @@ class ShapeCache:
             raise NotLearnable(Reason.MARKUP)
         if not learner.was_seen(document, prolog.end):
             return None
-        parts = read_envelope(root, reference)
+        dtd = learner.dtd
+        validation = Validation.UNDESCRIBED if is_undescribed(dtd) else Validation.DESCRIBED
+        parts = read_envelope(root, dtd.reference, validation)
         learnt = learner.learn_document(document, prolog.end, root, parts)
         if learnt is None:
             return None
@@ -173,9 +176,7 @@ class ShapeCache:
         slots = skeleton.slot_tokens(pieces)
         if len(slots) > self._bounds.max_slots:
             raise NotLearnable(Reason.SLOTS)
-        shape = Shape(
-            pieces, slots, learner.dtd.reference, learner.dtd, self._readers, self._max_bytes
-        )
+        shape = Shape(pieces, slots, learner.dtd, self._readers, self._max_bytes)
         if shape.constant_bytes > self._bounds.max_constant_bytes:
             raise NotLearnable(Reason.CONSTANTS)
         shape.tag_count = pieces.document.count(b"<")
@@ -184,8 +185,8 @@ class ShapeCache:
         self._add_weight(shape, shape.tree_bytes)
         return shape
 
-    def _new_type(self, reference: DtdReference, dtd: IDtd) -> TypeLearner:
-        self.drop_type(reference)
+    def _new_type(self, dtd: IDtd) -> TypeLearner:
+        self.drop_type(dtd.reference)
         if len(self.types) >= self._bounds.max_types:
             self.drop_type(next(iter(self.types)))
         learner = TypeLearner(
@@ -194,7 +195,7 @@ class ShapeCache:
             lambda pieces, skeleton: self._make_shape(learner, pieces, skeleton),
             self.drop_shape,
         )
-        self.types[reference] = learner
+        self.types[dtd.reference] = learner
         return learner
 
     # ---------------------------------------------------------------- bounds

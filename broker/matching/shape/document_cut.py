@@ -14,6 +14,7 @@ import attrs
 from lxml import etree
 
 from broker.dtd.declaration import DeclaredAttribute
+from broker.dtd.declared_names import ENVELOPE_PREFIX
 from broker.dtd.interfaces import IDtd
 from broker.dtd.tokenised import normalise_tokens
 from broker.event.envelope import NAMESPACE
@@ -26,6 +27,8 @@ AttributeClass: TypeAlias = tuple[str, str]
 
 #: Its text must be the DOCTYPE's version, so it never varies.
 _VERSION_NUM = f"{{{NAMESPACE}}}VersionNum"
+#: The envelope's only element with attributes of its own.
+_EVENT_TYPE = f"{ENVELOPE_PREFIX}:EventType"
 
 
 class EligibleValues:
@@ -49,9 +52,28 @@ class EligibleValues:
         self.names = dtd.names
         self.tokenised = dtd.tokenised_attributes
 
+    def is_declared(self, name: str) -> bool:
+        return name in self.names
+
+    def is_eligible_attribute(self, element: str, attribute: str) -> bool:
+        return (element, attribute) in self.attributes
+
     def is_eligible_text(self, name: str, tag: str) -> bool:
         """Return True if a leaf with this name and lxml tag may have any text."""
         return name in self.texts and tag != _VERSION_NUM
+
+
+class UndescribedValues(EligibleValues):
+    """Those of a type without a DTD: all but those of the envelope that are not any text."""
+
+    def is_declared(self, name: str) -> bool:
+        return True
+
+    def is_eligible_attribute(self, element: str, attribute: str) -> bool:
+        return element != _EVENT_TYPE and not attribute.startswith("xml:")
+
+    def is_eligible_text(self, name: str, tag: str) -> bool:
+        return tag != _VERSION_NUM
 
 
 def _allows_any_value(attribute: DeclaredAttribute) -> bool:
@@ -194,7 +216,7 @@ class DocumentCutter:
         local, namespace = _split_name(str(element.tag))
         prefix = element.prefix
         declared = self._eligible.names_of_dtd.element_name(str(element.tag), prefix)
-        if declared not in self._eligible.names:
+        if not self._eligible.is_declared(declared):
             raise NotLearnable(Reason.UNDECLARED)
         if name.decode() != (f"{prefix}:{local}" if prefix else local):
             raise NotLearnable(Reason.UNVERIFIED)
@@ -234,7 +256,7 @@ class DocumentCutter:
                 continue
             clark, prefix = _clark_name(written.decode(), element)
             declared = self._eligible.names_of_dtd.attribute_name(clark, prefix)
-            if declared not in self._eligible.names:
+            if not self._eligible.is_declared(declared):
                 raise NotLearnable(Reason.UNDECLARED)
             text = value.decode()
             if declared in self._eligible.tokenised.get(name, ()):
@@ -245,7 +267,7 @@ class DocumentCutter:
                 raise NotLearnable(Reason.UNVERIFIED)
             place += 1
             node = self._add_attribute(clark, prefix, value)
-            if (name, declared) in self._eligible.attributes:
+            if self._eligible.is_eligible_attribute(name, declared):
                 self._add_token(match.start(2), match.end(2), node, (name, declared))
         # The remaining attributes are defaults from the DTD.
         for supplied, (clark, text) in enumerate(known[place:], place + 1):

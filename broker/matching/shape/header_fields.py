@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar
 import attrs
 
 from broker.dtd.reference import DtdReference
-from broker.event.envelope import NAMESPACE, Header, Liveness, SecurityLevel
+from broker.event.envelope import NAMESPACE, Header, Liveness, SecurityLevel, Validation
 from broker.event.event_id import EventId
 from broker.matching.envelope import check_bundles, parse_header
 from broker.matching.shape.tree import Node, NodeKind, Value
@@ -75,7 +75,9 @@ class HeaderReaderFactory:
         self._clients: dict[bytes, str] = {}
         self._incarnations: dict[bytes, int] = {}
 
-    def make_reader(self, fields: HeaderFields, reference: DtdReference) -> ReadHeader | None:
+    def make_reader(
+        self, fields: HeaderFields, reference: DtdReference, validation: Validation
+    ) -> ReadHeader | None:
         """Return the reader of one shape; None if a field that differs in every event is a
         constant."""
         required_fields = (
@@ -94,7 +96,7 @@ class HeaderReaderFactory:
             or isinstance(liveness, int)
         ):
             return None
-        read = self._make_plain_reader(slots, version, level, liveness, reference)
+        read = self._make_plain_reader(*(slots, version, level, liveness, reference, validation))
         return _add_bundle_check(read, fields) if fields.bundle_ids else read
 
     def _make_plain_reader(
@@ -104,6 +106,7 @@ class HeaderReaderFactory:
         level: bytes,
         liveness: bytes,
         reference: DtdReference,
+        validation: Validation,
     ) -> ReadHeader:
         pick = itemgetter(*slots)
         streams, clients, incarnations = self._streams, self._clients, self._incarnations
@@ -139,6 +142,7 @@ class HeaderReaderFactory:
                             version_num,
                             security_level,
                             alive,
+                            validation,
                         ),
                     )
             except (KeyError, ValueError):
@@ -153,7 +157,7 @@ class HeaderReaderFactory:
                 security_level.value,
                 alive.value,
                 reference,
-            )
+            )._replace(validation=validation)
             _cache_field(streams, stream, header.stream)
             _cache_field(clients, client, header.event_id.client_id)
             _cache_field(incarnations, incarnation, header.event_id.incarnation)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
+from broker.event.envelope import Validation
 from broker.matching.contract import Accepted, AcceptedWithLatestVersion
 from broker.matching.shape.document_cut import (
     DocumentCut,
@@ -22,6 +23,7 @@ from broker.matching.shape.header_fields import (
     locate_header_fields,
 )
 from broker.matching.shape.tree import Node
+from broker.matching.undescribed import is_undescribed
 
 #: Approximate memory of a tree node: the object, two lists, a value.
 _NODE_BYTES = 320
@@ -48,6 +50,7 @@ class Shape:
         "tree",
         "last_used",
         "extract_values",
+        "validation",
         "verdict_class",
     )
 
@@ -55,14 +58,15 @@ class Shape:
         self,
         cut: DocumentCut,
         slots: tuple[Token, ...],
-        reference: DtdReference,
         dtd: IDtd,
         readers: HeaderReaderFactory,
         max_bytes: int,
     ) -> None:
         """Make the shape of a cut document, whose tree it takes over. Raises `NotLearnable`."""
-        self.reference = reference
+        #: Of the type, whichever text of its DTD is `dtd`.
+        self.reference = reference = DtdReference(dtd.reference.type, dtd.reference.version)
         self.dtd = dtd
+        self.validation = Validation.UNDESCRIBED if is_undescribed(dtd) else Validation.DESCRIBED
         self.slot_count = len(slots)
         self.tree = cut.tree
         for token, value in zip(cut.tokens, cut.values_of(cut.tokens), strict=True):
@@ -71,7 +75,7 @@ class Shape:
             token.node.value = number
         self.payload: Node | None = None if cut.payload is None else copy_as_document(cut.payload)
         self.fields: HeaderFields = locate_header_fields(cut.tree.children[0])
-        read = readers.make_reader(self.fields, reference)
+        read = readers.make_reader(self.fields, reference, self.validation)
         if read is None:
             raise NotLearnable(Reason.UNVERIFIED)
         #: Reads the header from slot values. Raises `BadEnvelope` exactly if `parse_header` or

@@ -24,9 +24,11 @@ from broker.matching.shape.document_cut import (
     EligibleValues,
     NotLearnable,
     Reason,
+    UndescribedValues,
 )
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.skeleton import Skeleton, Variant, skeleton_key
+from broker.matching.undescribed import is_undescribed
 
 _NOT_MARKUP = bytes(set(range(256)) - set(b'<>"'))
 _ENCODING = re.compile(
@@ -68,7 +70,7 @@ class TypeLearner:
 
     @cached_property
     def _eligible(self) -> EligibleValues:
-        return EligibleValues(self.dtd)
+        return (UndescribedValues if is_undescribed(self.dtd) else EligibleValues)(self.dtd)
 
     @property
     def hits(self) -> int:

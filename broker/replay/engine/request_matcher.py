@@ -16,9 +16,10 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from broker.archive.table import VALIDATIONS
 from broker.dtd.reference import DtdReference
 from broker.errors import BadQuery, InvalidEvent, WireError
-from broker.event.envelope import HIGHEST_RANK, Liveness
+from broker.event.envelope import HIGHEST_RANK, Liveness, Validation
 from broker.event.stream import StreamPattern
 from broker.matching.contract import (
     NO_VARIANTS,
@@ -31,6 +32,7 @@ from broker.matching.contract import (
 from broker.matching.document_limits import LIBXML2_MAX_DEPTH, DocumentLimits
 from broker.matching.query.query import Query
 from broker.matching.switch import Switch
+from broker.matching.undescribed import EVERY_TYPE_UNDESCRIBED, without_dtds
 from broker.replay.engine.job_dtds import JobDtds
 from broker.replay.engine.recovery_query import parse_recovery_query
 from broker.replay.engine.request_scope import Flags, RequestScopes, RowPlaces, dictionary_codes
@@ -42,6 +44,15 @@ _DOCUMENT_LIMITS: Final = DocumentLimits(1 << 30, LIBXML2_MAX_DEPTH, 1 << 30)
 #: Only a single query on one event has a time limit.
 _MAX_QUERY_SECONDS: Final = 0.25
 _MAX_SHARE: Final = 1.0
+_LAST_DESCRIBED: Final = max(n for n, each in VALIDATIONS.items() if each is Validation.DESCRIBED)
+
+
+@attrs.frozen
+class _Rules:
+    """Validation of a run of events, by their origin."""
+
+    variants: Variants
+    marked: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -252,12 +263,13 @@ class RequestMatcher:
         self.dtds.check_types(_distinct_values(batch, "type", "version"))
         documents = batch.column("document").to_pylist()
         subscriptions: list[tuple[int, ...]] = []
-        for variants, part in self._split_by_variants(batch, documents):
-            verdicts = self._switch.match(part, self.dtds.undescribed, variants=variants)
+        for rules, part in self._split_by_rules(batch, documents):
+            variants = without_dtds(self.dtds.undescribed, rules.variants)
+            verdicts = self._switch.match(part, variants=variants, marked=rules.marked)
             subscriptions += [
                 verdict[1]
                 if type(verdict) is Accepted
-                else self._select_refused(verdict, document, groups, variants)
+                else self._select_refused(verdict, document, groups, rules)
                 for verdict, document in zip(verdicts, part, strict=True)
             ]
         for number, error in self._switch.take_suspended():
@@ -275,40 +287,46 @@ class RequestMatcher:
             )
         return self._lists.expand_pairs(rows, numbers)
 
-    def _split_by_variants(
+    def _split_by_rules(
         self, batch: pa.RecordBatch, documents: list[bytes]
-    ) -> Iterator[tuple[Variants, list[bytes]]]:
-        if not self._variants:
-            yield NO_VARIANTS, documents
+    ) -> Iterator[tuple[_Rules, list[bytes]]]:
+        states = batch.column("liveness").to_numpy()
+        if not self._variants and states.max(initial=0) <= _LAST_DESCRIBED:
+            yield _Rules(NO_VARIANTS), documents
             return
         origins = batch.column("origin").to_pylist()
         start = 0
-        for origin, rows in groupby(origins):
+        for (origin, validation), rows in groupby(
+            zip(origins, map(VALIDATIONS.__getitem__, states.tolist()), strict=True)
+        ):
             end = start + len(list(rows))
-            yield self._variants.get(origin, NO_VARIANTS), documents[start:end]
+            variants = self._variants.get(origin, NO_VARIANTS)
+            if validation is Validation.UNDESCRIBED:
+                variants = EVERY_TYPE_UNDESCRIBED
+            yield _Rules(variants, validation is Validation.MARKED), documents[start:end]
             start = end
 
     def _select_refused(
-        self, verdict: Verdict, document: bytes, groups: Sequence[_QueryGroup], variants: Variants
+        self, verdict: Verdict, document: bytes, groups: Sequence[_QueryGroup], rules: _Rules
     ) -> tuple[int, ...]:
         """Return the subscriptions that select an event which was not accepted."""
         if isinstance(verdict, TypeMissing):
             self.dtds.undescribed.add(verdict.reference)
         try:
-            return tuple([g.number for g in groups if self._selects(g, document, variants)])
+            return tuple([g.number for g in groups if self._selects(g, document, rules)])
         except InvalidEvent:
             self.unreadable += 1
             return ()
 
-    def _selects(self, group: _QueryGroup, document: bytes, variants: Variants) -> bool:
+    def _selects(self, group: _QueryGroup, document: bytes, rules: _Rules) -> bool:
         while True:
             try:
                 [selected] = self._switch.select(
                     group.number,
                     [document],
                     Liveness.RECOVERY,
-                    self.dtds.undescribed,
-                    variants=variants,
+                    variants=without_dtds(self.dtds.undescribed, rules.variants),
+                    marked=rules.marked,
                 )
             except DtdNeeded as needed:
                 self.dtds.undescribed.add(needed.missing.reference)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from collections.abc import Set
 
 import pytest
 
@@ -12,11 +11,12 @@ from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.errors import QueryTooExpensive, TooLarge
 from broker.event.stream import StreamPattern
-from broker.matching.contract import Accepted, Refused, Verdict
+from broker.matching.contract import NO_VARIANTS, Accepted, Refused, Variants, Verdict
 from broker.matching.document_limits import DocumentLimits
 from broker.matching.partial.evaluator import MAX_VISITS
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import parse_query
+from broker.matching.undescribed import without_dtds
 from tests.matching.conftest import event, load_dtd
 from tests.matching.engine.engine_pair import EnginePair
 from tests.matching.engine.test_hostile import flight, leg
@@ -51,16 +51,14 @@ def nested(depth: int, times: int = 1) -> bytes:
     return event(f"<x>{inner}</x>".encode(), type_name="deep")
 
 
-def matched(
-    engines: EnginePair, document: bytes, undescribed: Set[DtdReference] = frozenset()
-) -> Accepted:
+def matched(engines: EnginePair, document: bytes, variants: Variants = NO_VARIANTS) -> Accepted:
     """Return the verdict of both engines; check the calls of the engine under test."""
     verdicts: list[Verdict] = []
-    calls = calls_of(lambda: verdicts.extend(engines.switch.match([document], undescribed)))
+    calls = calls_of(lambda: verdicts.extend(engines.switch.match([document], variants=variants)))
     assert calls < MAX_CALLS, calls
     (verdict,) = verdicts
     assert isinstance(verdict, Accepted), verdict
-    assert [verdict] == engines.reference.match([document], undescribed)
+    assert [verdict] == engines.reference.match([document], variants=variants)
     return verdict
 
 
@@ -169,7 +167,7 @@ def test_ten_thousand_attributes_are_answered_where_they_are_allowed(flight_dtd:
         engines.subscribe(f"//@* = '{number}'")
     attributes = " ".join(f'a{n}="{n}"' for n in range(10_000))
     wide = event(f"<wide {attributes}/>".encode(), type_name="wide")
-    unknown = frozenset({DtdReference("wide", "1.0")})
+    unknown = without_dtds([DtdReference("wide", "1.0")])
     for _ in range(3):
         assert len(matched(engines, wide, unknown).subscriptions) > 100
     assert engines.count("shapes") == 0

@@ -8,9 +8,9 @@ from typing import Any
 
 from lxml import etree
 
-from broker.dtd.dtd import Dtd
+from broker.dtd.interfaces import IDtd
 from broker.errors import BadEnvelope
-from broker.matching.contract import Accepted, Refused
+from broker.matching.contract import NO_VARIANTS, Accepted, Refused, Variants
 from broker.matching.document_limits import DocumentLimits
 from broker.matching.engine.filled_event import FillableTree, make_fillable_trees
 from broker.matching.envelope import read_envelope
@@ -29,17 +29,24 @@ _PREFIX = etree.XPath("name(@*[position() = $n])")
 class CheckedCache:
     """A shape cache whose results are compared with the reference engine's."""
 
-    def __init__(self, *dtds: Dtd, bounds: ShapeBounds = ShapeBounds()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        *dtds: IDtd,
+        bounds: ShapeBounds = ShapeBounds(),  # noqa: B008
+        variants: Variants = NO_VARIANTS,
+    ) -> None:
         self.cache = ShapeCache(DocumentLimits(), bounds)
-        known: Any = KnownDtds(*dtds)
+        loaded: Any = dtds
+        known: Any = KnownDtds(*loaded)
         self.reference = ReferenceMatcher(known, clock=lambda: 0.0)
+        self._variants = variants
         self._dtds = {dtd.reference.public_id.encode(): dtd for dtd in dtds}
         self.recognised = self.accepted = 0
         self._fillable_trees: dict[Shape, tuple[FillableTree, FillableTree]] = {}
 
     def meet(self, document: bytes) -> Shape | None:
         """Recognise a document, or learn from it if it is valid; check both."""
-        (verdict,) = self.reference.match([document])
+        (verdict,) = self.reference.match([document], variants=self._variants)
         self.accepted += isinstance(verdict, Accepted)
         found = self.recognise(document)
         if found is None:
@@ -80,7 +87,7 @@ class CheckedCache:
         self.dtd_of(document).apply_defaults(root)
         return root
 
-    def dtd_of(self, document: bytes) -> Dtd:
+    def dtd_of(self, document: bytes) -> IDtd:
         """Return the DTD of the document's public identifier."""
         return next(dtd for name, dtd in self._dtds.items() if name in document)
 
@@ -91,7 +98,7 @@ class CheckedCache:
         parsed = ParsedEvent(root, read_envelope(root, shape.reference))
         if shape not in self._fillable_trees:
             first = self.parsed(document)
-            parts = read_envelope(first, shape.reference)
+            parts = read_envelope(first, shape.reference, shape.validation)
             self._fillable_trees[shape] = make_fillable_trees(shape, ParsedEvent(first, parts))
         found = [form.fill(values) for form in self._fillable_trees[shape]]
         docinfos: list[Any] = [each.getroottree().docinfo for each in (found[0], root)]
@@ -103,7 +110,7 @@ class CheckedCache:
     def _learn(self, document: bytes) -> Shape | None:
         dtd, root = self.dtd_of(document), self.parsed(document)
         before = etree.tostring(root)
-        shape = self.cache.learn(document, root, dtd.reference, dtd)
+        shape = self.cache.learn(document, root, dtd)
         assert etree.tostring(root) == before
         if shape is not None:
             values = shape.extract_values(document)

@@ -278,9 +278,7 @@ def test_nothing_is_learnt_if_the_tree_differs(
 ) -> None:
     document, other = legs(make_event, 1), legs(make_event, 1, text="other")
     for _ in range(2):
-        shape = checked.cache.learn(
-            document, checked.parsed(other), flight_dtd.reference, flight_dtd
-        )
+        shape = checked.cache.learn(document, checked.parsed(other), flight_dtd)
         assert shape is None
     (found,) = checked.cache.types.values()
     assert found.not_learnable == {"unverified": 1}

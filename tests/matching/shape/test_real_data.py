@@ -81,7 +81,7 @@ def arrive(checked: CheckedCache, folder: Path, name: str) -> tuple[int, int]:
         if found is None:
             misses += 1
             dtd, root = checked.dtd_of(document), checked.parsed(document)
-            checked.cache.learn(document, root, dtd.reference, dtd)
+            checked.cache.learn(document, root, dtd)
         elif seen % 100 == 0:
             root = checked.parsed(document)
             assert checked.dtd_of(document).check(root) is None

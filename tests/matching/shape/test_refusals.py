@@ -144,6 +144,6 @@ def test_a_type_is_learnt_again_with_another_dtd(
     gone: list[object] = []
     checked.cache.on_dropped = gone.append
     root = checked.parsed(make_event(PAYLOAD))
-    assert checked.cache.learn(make_event(PAYLOAD), root, newer.reference, newer) is None
+    assert checked.cache.learn(make_event(PAYLOAD), root, newer) is None
     assert gone == [shape]
     assert not checked.recognises(make_event(PAYLOAD))
