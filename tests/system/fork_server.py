@@ -185,6 +185,11 @@ def _server() -> socket.socket:
     return ours
 
 
+def server_descriptor() -> int:
+    """Return the descriptor of the server's socket, for a child process that sends requests."""
+    return _server().fileno()
+
+
 # ------------------------------------------------------------------------- in the server
 
 
