@@ -71,8 +71,19 @@ def show(access: NodeAccess, type_: str, version: str, local: bool) -> None:
 _file = click.argument("file", type=click.Path(path_type=Path), metavar="FILE.dtd")
 
 
+_schemas = click.option(
+    "--schema",
+    "schemas",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="SCHEMA.xsd",
+    help="XML Schema of payloads, first the main file, then those that it names; may be a folder.",
+)
+
+
 @command.command()
 @_file
+@_schemas
 @click.argument("events", nargs=-1, metavar="[EVENT.xml]...")
 @type_options()
 @click.option(
@@ -85,6 +96,7 @@ _file = click.argument("file", type=click.Path(path_type=Path), metavar="FILE.dt
 def check(
     access: NodeAccess,
     file: Path,
+    schemas: tuple[Path, ...],
     events: tuple[str, ...],
     type_: str | None,
     version: str | None,
@@ -97,12 +109,13 @@ def check(
     looked up in the shipped catalogue, then in that of the file's folder. No node is asked without
     --against.
     """
-    dtd = load_dtd_file(file, type_, version)
+    dtd = load_dtd_file(file, type_, version, schemas)
     counts = CheckCounts()
     for problem in check_events(dtd, events, counts, split):
         echo(problem, err=True)
+    kind = "a DTD" if dtd.schema is None else "a DTD and a schema"
     print_note(
-        f"{file}: a DTD for {dtd.reference}; {counts.valid} of {counts.events} events are valid"
+        f"{file}: {kind} for {dtd.reference}; {counts.valid} of {counts.events} events are valid"
     )
     if against is not None:
         for line in report_lines(_ask_about_dtd(access, "dtd-check", dtd, against)):
@@ -113,6 +126,7 @@ def check(
 
 @command.command()
 @_file
+@_schemas
 @type_options()
 @click.option(
     "--against",
@@ -122,14 +136,19 @@ def check(
 )
 @node_options
 def add(
-    access: NodeAccess, file: Path, type_: str | None, version: str | None, against: str
+    access: NodeAccess,
+    file: Path,
+    schemas: tuple[Path, ...],
+    type_: str | None,
+    version: str | None,
+    against: str,
 ) -> None:
     """Register a DTD at the node, and through it in the network, before the first event.
 
     Prints the changes against an older version and the affected subscriptions; their clients are
     notified. The account needs the right to register the type.
     """
-    dtd = load_dtd_file(file, type_, version)
+    dtd = load_dtd_file(file, type_, version, schemas)
     report = _ask_about_dtd(access, "dtd-add", dtd, against)
     for line in report_lines(report):
         echo(line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from broker.dtd.assembly import AssemblyLimits
 from broker.dtd.catalogue import CATALOGUE_NAME, Catalogue, shipped_folder
 from broker.dtd.dtd import ENVELOPE_TAG, Dtd
 from broker.dtd.reference import DtdReference
+from broker.dtd.xsd.bundle import read_schema_files, write_instruction
 from broker.errors import BadDtd, BadName, BrokerError
 from broker.event.envelope import EventType
 from broker.event.event_id import EventId
@@ -47,8 +48,13 @@ class CheckCounts:
     valid: int = 0
 
 
-def load_dtd_file(file: Path, type_name: str | None, version: str | None) -> Dtd:
-    """The file's name or first comment gives what is None. Raises `Failure` with file and line."""
+def load_dtd_file(
+    file: Path, type_name: str | None, version: str | None, schemas: Sequence[Path] = ()
+) -> Dtd:
+    """Load a DTD, and the XML Schema of its payloads.
+
+    The file's name or first comment gives what is None. Raises `Failure` with file and line.
+    """
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -61,6 +67,11 @@ def load_dtd_file(file: Path, type_name: str | None, version: str | None) -> Dtd
         found = (catalogue.read(public_id, system_id) for catalogue in catalogues)
         return next((module for module in found if module is not None), None)
 
+    if schemas:
+        try:
+            text += b"\n" + write_instruction(read_schema_files(schemas).pack())
+        except BadDtd as error:
+            raise Failure(error.text) from None
     try:
         dtd = Dtd.load(_make_reference(file, text, type_name, version), text, resolve)
     except BadDtd as error:

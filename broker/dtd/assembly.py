@@ -14,6 +14,8 @@ from typing import Final, TypeAlias
 import attrs
 
 from broker.dtd.source_text import SourceText, decode_text
+from broker.dtd.xsd.bundle import INSTRUCTION_START, read_instruction, write_instruction
+from broker.errors import BadDtd
 
 #: Returns an external entity by public and system identifier; None: unknown.
 Resolver: TypeAlias = Callable[[str | None, str], bytes | None]
@@ -37,10 +39,13 @@ class AssemblyLimits:
 @attrs.frozen
 class Assembled:
     text: bytes
-    #: Element and attribute declarations, one a line.
+    #: Element and attribute declarations, one a line, then the line of the schema, if any.
 
     element_locations: dict[str, tuple[int, str]]
     #: Line and module ("" for the DTD itself).
+
+    schema: bytes | None = None
+    #: The packed XML Schema of the payloads.
 
 
 def assemble(text: bytes, resolve: Resolver, limits: AssemblyLimits | None = None) -> Assembled:
@@ -49,7 +54,11 @@ def assemble(text: bytes, resolve: Resolver, limits: AssemblyLimits | None = Non
     limits = limits or AssemblyLimits()
     assembly = _Assembly(resolve, limits)
     assembly.expand_subset(SourceText(decode_text(text, "the DTD", limits.max_text)))
-    return Assembled("".join(assembly.declarations).encode(), assembly.element_locations)
+    declarations = "".join(assembly.declarations).encode()
+    schema = assembly.schema
+    if schema is not None:
+        declarations += write_instruction(schema)
+    return Assembled(declarations, assembly.element_locations, schema)
 
 
 _NAME = r"[A-Za-z_:][A-Za-z0-9._:\-]*"
@@ -96,6 +105,7 @@ class _Assembly:
     def __init__(self, resolve: Resolver, limits: AssemblyLimits) -> None:
         self.declarations: list[str] = []
         self.element_locations: dict[str, tuple[int, str]] = {}
+        self.schema: bytes | None = None
         self._resolve = resolve
         self._limits = limits
         self._entities: dict[str, _Internal | _External] = {}
@@ -116,7 +126,10 @@ class _Assembly:
             elif text.startswith("<!--", at):
                 at = source.find_end("-->", at + 4, at, "a comment is not closed")
             elif text.startswith("<?", at):
+                start = at
                 at = source.find_end("?>", at + 2, at, "a processing instruction is not closed")
+                if text.startswith(INSTRUCTION_START, start):
+                    self._add_schema(text[start:at], source, start)
             elif text.startswith("<![", at):
                 source.raise_error(at, "conditional sections are not supported")
             elif declaration := _DECLARATION.match(text, at):
@@ -146,6 +159,14 @@ class _Assembly:
             source.raise_error(start, f"<!{keyword} is not a DTD declaration")
         self.declarations.append(f"<!{keyword}{_canonical(tokens)}>\n")
         return end
+
+    def _add_schema(self, instruction: str, source: SourceText, start: int) -> None:
+        if self.schema is not None or source.label:
+            source.raise_error(start, "only the DTD itself has a schema, and only one")
+        try:
+            self.schema = read_instruction(instruction)
+        except BadDtd as error:
+            source.raise_error(start, error.text)
 
     def _add_element(self, words: list[str], source: SourceText, start: int) -> None:
         name = words[0] if words else ""

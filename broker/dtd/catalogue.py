@@ -13,7 +13,8 @@ import attrs
 from lxml import etree
 
 from broker.dtd.reference import DtdReference
-from broker.errors import BadName, ConfigurationError
+from broker.dtd.xsd.bundle import read_schema_files, write_instruction
+from broker.errors import BadDtd, BadName, ConfigurationError
 
 CATALOGUE_NAME: Final = "catalog.xml"
 
@@ -95,17 +96,25 @@ class Catalogue:
     def read(self, public_id: str | None, system_id: str) -> bytes | None:
         """Return the text of an external entity, or None.
 
-        The public identifier counts first. A relative system identifier is never a path. Raises
-        `ConfigurationError` for an unreadable file.
+        The public identifier counts first. A relative system identifier is never a path. If a file
+        of the same name ends with `.xsd`, the text has this schema, and what it names among the
+        folder's files. Raises `ConfigurationError` for an unreadable or unusable file.
         """
         path = self.public.get(" ".join(public_id.split())) if public_id is not None else None
         path = path or self.system.get(system_id)
         if path is None:
             return None
+        schema = path.with_suffix(".xsd")
         try:
-            return path.read_bytes()
+            text = path.read_bytes()
+            if path.suffix == ".dtd" and schema.is_file():
+                packed = read_schema_files([schema, self.folder]).pack()
+                return text + b"\n" + write_instruction(packed)
         except OSError as error:
             raise ConfigurationError(f"{path}: {error.strerror}") from error
+        except BadDtd as error:
+            raise ConfigurationError(f"the schema {schema}: {error.text}") from error
+        return text
 
     def references(self) -> tuple[DtdReference, ...]:
         """Return event types, sorted, without modules."""

@@ -23,6 +23,7 @@ from broker.dtd.prefix_hint import PrefixHint
 from broker.dtd.reference import DtdReference
 from broker.dtd.renamed_document import RenamedDocuments
 from broker.dtd.tokenised import TokenisedAttributes
+from broker.dtd.xsd.payload_schema import PayloadSchema
 from broker.errors import BadDtd, NotValid
 
 ENVELOPE_NAMESPACE: Final = "urn:xmlbroker:mspaces"
@@ -43,9 +44,11 @@ class Dtd:
         text: bytes,
         parsed: etree.DTD,
         elements: tuple[DeclaredElement, ...],
+        schema: PayloadSchema | None = None,
     ) -> None:
         self.reference = reference
         self.text = text
+        self.schema = schema
         self.content_hash = hashlib.sha256(text).hexdigest()
         self.elements = MappingProxyType({each.qualified_name: each for each in elements})
         self.names = frozenset(
@@ -77,7 +80,7 @@ class Dtd:
         """`resolve` returns modules.
 
         Raises `BadDtd` for a text that is malformed, unresolvable, too expensive, not
-        deterministic, or without the envelope.
+        deterministic, or without the envelope, and for a schema that can not be used.
         """
         assembled = assemble(text, resolve, limits)
         _check_models(assembled.text, assembled.element_locations)
@@ -87,7 +90,9 @@ class Dtd:
             raise BadDtd(_describe_parse_error(error, assembled.text)) from error
         elements = list_elements(parsed, parse_contents(assembled.text.decode()))
         _check_elements(elements, assembled.element_locations)
-        return cls(reference, assembled.text, parsed, elements)
+        packed = assembled.schema
+        schema = None if packed is None else PayloadSchema(reference, packed)
+        return cls(reference, assembled.text, parsed, elements, schema)
 
     @cached_property
     def _prefix_hint(self) -> PrefixHint:
@@ -100,19 +105,25 @@ class Dtd:
         """
         if root.tag != ENVELOPE_TAG:
             return NotValid(f"the root element is {root.tag!r}, not {ENVELOPE}", line=_line(root))
-        if self.is_valid_as_written(root):
-            return None
+        if self._is_described_as_written(root):
+            return self._check_schema(root)
         parsed, validated = self._parsed, root
         if self.declared_names.namespaces:
             copied = self._renamed.copy(root)
             if self._parsed_for_renamed.validate(copied):
-                return None
+                return self._check_schema(root)
             if self._renamed.is_renamed(root):
                 parsed, validated = self._parsed_for_renamed, copied
         return self._describe(root, parsed, validated)
 
     def is_valid_as_written(self, root: etree._Element) -> bool:
         """Return True if the event is valid, and all of its names are written as in the DTD."""
+        return self._is_described_as_written(root) and self._check_schema(root) is None
+
+    def _check_schema(self, root: etree._Element) -> NotValid | None:
+        return None if self.schema is None else self.schema.check(root)
+
+    def _is_described_as_written(self, root: etree._Element) -> bool:
         is_valid = not self._renamed.is_renamed(root) and bool(self._parsed.validate(root))
         if not is_valid:
             self._clear_errors(self._parsed)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from broker.dtd.declared_names import DeclaredNames
     from broker.dtd.fetch_hint import FetchHint
     from broker.dtd.reference import DtdReference
+    from broker.dtd.xsd.payload_schema import PayloadSchema
     from broker.errors import NotValid
 
 
@@ -28,6 +29,8 @@ class IDtd(Interface):
     names: frozenset[str] = Attribute("All element and attribute names declared, with prefixes.")
     elements: Mapping[str, DeclaredElement] = Attribute("Declared elements by qualified name.")
     declared_names: DeclaredNames = Attribute("The DTD's names of elements and attributes.")
+
+    schema: PayloadSchema | None = Attribute("The XML Schema of payloads, beside the DTD.")
 
     def check(root: etree._Element) -> NotValid | None:
         """Return the error of an invalid event, or None. `root` is the envelope's root element."""
