@@ -105,7 +105,7 @@ class Dtd:
         """
         if root.tag != ENVELOPE_TAG:
             return NotValid(f"the root element is {root.tag!r}, not {ENVELOPE}", line=_line(root))
-        if self._is_described_as_written(root):
+        if self.is_valid_as_written(root):
             return self._check_schema(root)
         parsed, validated = self._parsed, root
         if self.declared_names.namespaces:
@@ -117,17 +117,17 @@ class Dtd:
         return self._describe(root, parsed, validated)
 
     def is_valid_as_written(self, root: etree._Element) -> bool:
-        """Return True if the event is valid, and all of its names are written as in the DTD."""
-        return self._is_described_as_written(root) and self._check_schema(root) is None
+        """Return True if the DTD permits the event with all names as they are written.
 
-    def _check_schema(self, root: etree._Element) -> NotValid | None:
-        return None if self.schema is None else self.schema.check(root)
-
-    def _is_described_as_written(self, root: etree._Element) -> bool:
+        The schema is not asked.
+        """
         is_valid = not self._renamed.is_renamed(root) and bool(self._parsed.validate(root))
         if not is_valid:
             self._clear_errors(self._parsed)
         return is_valid
+
+    def _check_schema(self, root: etree._Element) -> NotValid | None:
+        return None if self.schema is None else self.schema.check(root)
 
     def _describe(
         self, root: etree._Element, parsed: etree.DTD, validated: etree._Element

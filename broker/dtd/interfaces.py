@@ -36,7 +36,10 @@ class IDtd(Interface):
         """Return the error of an invalid event, or None. `root` is the envelope's root element."""
 
     def is_valid_as_written(root: etree._Element) -> bool:
-        """Return True if the event is valid, and all of its names are written as in the DTD."""
+        """Return True if the DTD permits the event with all names as they are written.
+
+        `schema` is not asked.
+        """
 
     tokenised_attributes: Mapping[str, frozenset[str]] = Attribute(
         "Attributes of payloads that are not CDATA, by element; qualified names."

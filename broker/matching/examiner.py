@@ -74,7 +74,11 @@ class Examiner:
                 check_envelope_structure(root)
             else:
                 has_declared_names = dtd.is_valid_as_written(root)
-                if not has_declared_names and (invalid := dtd.check(root)) is not None:
+                if not has_declared_names:
+                    invalid = dtd.check(root)
+                else:
+                    invalid = None if dtd.schema is None else dtd.schema.check(root)
+                if invalid is not None:
                     raise invalid
             dtd.apply_defaults(root)
         except InvalidEvent:

@@ -42,6 +42,7 @@ class UndescribedType:
     elements: Final[Mapping[str, DeclaredElement]] = MappingProxyType({})
     declared_names: Final = DeclaredNames({})
     tokenised_attributes: Final[Mapping[str, frozenset[str]]] = MappingProxyType({})
+    schema: Final = None
 
     def __init__(self, reference: UndescribedReference) -> None:
         self.reference = reference

@@ -104,6 +104,47 @@ def test_invalid_events_are_reported_with_file_and_line(own: Path, tmp_path: Pat
     assert lines[2].endswith("0 of 2 events are valid")
 
 
+SCHEMA = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">
+<xs:element name="alert"><xs:complexType><xs:sequence><xs:element name="what" type="xs:int"/>
+</xs:sequence></xs:complexType></xs:element></xs:schema>"""
+
+
+def test_a_schema_is_checked_with_events_and_registered_with_the_dtd(
+    own: Path, tmp_path: Path
+) -> None:
+    schema, file = tmp_path / "alert.xsd", tmp_path / "x.xml"
+    schema.write_text(SCHEMA)
+    file.write_text("<alert><what>1</what></alert>\n<alert>\n<what>fire</what></alert>")
+    result = run(FakeNode(), "dtd", "check", str(own), "--schema", str(schema), str(file))
+    lines = result.stderr.splitlines()
+    assert lines[0].startswith(f"{file}:3: Element 'what': 'fire' is not a valid value of the")
+    assert lines[1] == f"{own}: a DTD and a schema for alert 1.2; 1 of 2 events are valid"
+    node = FakeNode(answers={"dtd-add": {**REPORT, "registered": True}})
+    assert run(node, "dtd", "add", str(own), "--schema", str(schema)).exit_code == 0
+    assert b"<?payload-schema 1 " in node.asked_about[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("<a/>", "alert.xsd:1: it is no XML Schema: its root element is 'a'"),
+        (SCHEMA.replace("xs:int", "nothing"), "the schema can not be used: alert.xsd:2: "),
+        (
+            SCHEMA.replace("<xs:el", "<xs:include schemaLocation='x.xsd'/><xs:el", 1),
+            "alert.xsd:2: x.xsd is not among the given files",
+        ),
+    ],
+)
+def test_a_bad_schema_is_reported_with_file_and_line(
+    own: Path, tmp_path: Path, text: str, problem: str
+) -> None:
+    schema = tmp_path / "alert.xsd"
+    schema.write_text(text)
+    result = run(FakeNode(), "dtd", "add", str(own), "--schema", str(schema))
+    assert result.exit_code == 1 and problem in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
 def test_an_invalid_envelope_is_reported_with_its_line(own: Path, tmp_path: Path) -> None:
     event = write_event(EventId("c", 1, 1, 1), "s", EventType("alert", "1.2"), b"<alert/>")
     other = write_event(EventId("c", 1, 1, 1), "s", EventType("flight", "1.0"), b"<flight/>")

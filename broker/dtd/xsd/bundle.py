@@ -7,7 +7,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
 import attrs
@@ -204,7 +204,7 @@ def parse_schema_file(content: bytes) -> etree._Element:
         root = etree.fromstring(content, parser)
     except etree.XMLSyntaxError as error:
         raise BadDtd(f"it is not well-formed: {error.msg}", line=error.position[0]) from None
-    if root.getroottree().docinfo.doctype:
+    if cast(Any, root.getroottree()).docinfo.doctype:
         raise BadDtd("a schema file may have no DOCTYPE", line=1)
     if root.tag != f"{_XSD}schema":
         raise BadDtd(f"it is no XML Schema: its root element is {str(root.tag)[:120]!r}", line=1)

@@ -51,5 +51,6 @@ class PayloadSchema:
             found = next((each for n, each in elements if n == reply.element), None)
         line = (payload if found is None else found).sourceline
         return NotValid(
-            f"{reply.error} (schema of {self._reference})", line=line if line is not None else 0
+            f"{reply.error} (schema of {self._reference})",
+            line=line if isinstance(line, int) else 0,
         )

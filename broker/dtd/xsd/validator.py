@@ -134,7 +134,7 @@ class SchemaValidator:
             try:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "broker.dtd.xsd.worker"],
-                    stdin=theirs,
+                    stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     env=environment,

@@ -49,7 +49,7 @@ class _BundleResolver(etree.Resolver):
         self._bundle = bundle
         self._files = dict(bundle.files)
 
-    def resolve(self, system_url: str | None, public_id: str | None, context: Any) -> Any:
+    def resolve(self, system_url: str, public_id: str, context: Any = None) -> Any:
         location = unquote(str(system_url or ""))
         name = self._bundle.find("", location.removeprefix(_BASE))
         if name is None:

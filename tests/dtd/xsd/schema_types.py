@@ -9,7 +9,10 @@ from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.dtd.xsd.bundle import SchemaBundle, write_instruction
 
-XSD = '<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" elementFormDefault="qualified"%s>%s\n</xs:schema>'
+XSD = (
+    '<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" elementFormDefault="qualified"%s>%s\n'
+    "</xs:schema>"
+)
 DRIVER = """<!ENTITY % Mspaces.content ", (ROOT)?">
 <!ENTITY % Mspaces.envelope
          PUBLIC "-//xmlbroker//ELEMENTS Mspaces Envelope 1.1//EN" "mspaces-1.1.mod">
@@ -31,6 +34,25 @@ FLIGHT_DTD = (
     + """<!ELEMENT flight ANY><!ATTLIST flight state CDATA "up" more CDATA "supplied">
 <!ELEMENT altitude (#PCDATA)><!ELEMENT note (#PCDATA)>"""
 )
+#: The second pattern accepts each value, after the first one has taken long.
+SLOW_XSD = """
+<xs:element name="flight"><xs:complexType><xs:sequence>
+  <xs:element name="v" maxOccurs="unbounded"><xs:simpleType><xs:restriction base="xs:string">
+    <xs:pattern value=".*.*.*.*.*.*x"/><xs:pattern value=".*"/>
+  </xs:restriction></xs:simpleType></xs:element>
+</xs:sequence></xs:complexType></xs:element>"""
+#: libxml2 compares each two elements of a content model.
+SLOW_TO_COMPILE = "".join(
+    f'<xs:element name="a{n}"><xs:complexType><xs:sequence>'
+    + "".join(f'<xs:element name="c{m}" minOccurs="0"/>' for m in range(1_500))
+    + "</xs:sequence></xs:complexType></xs:element>"
+    for n in range(3)
+)
+
+
+def slow_payload(values: int) -> bytes:
+    """Return a valid payload whose values take some 0.1 s each."""
+    return b"<flight>%b</flight>" % (b"<v>%b</v>" % (b"a" * 36) * values)
 
 
 def xsd(body: str, attributes: str = "") -> bytes:

@@ -146,8 +146,6 @@ def test_a_folder_of_types_may_have_a_schema_beside_a_dtd(tmp_path: Path) -> Non
     text = catalogue.read(flight.public_id, "")
     assert text is not None
     assert text.endswith(
-        write_instruction(
-            SchemaBundle((("flight-9.0.xsd", main), ("parts.xsd", included))).pack()
-        )
+        write_instruction(SchemaBundle((("flight-9.0.xsd", main), ("parts.xsd", included))).pack())
     )
     assert load(text).schema is not None
