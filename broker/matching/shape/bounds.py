@@ -20,6 +20,13 @@ class ShapeBounds:
     max_slots: int = 2048
     """Per shape. Compiling takes about 30 microseconds for each slot."""
 
+    max_slots_compiled: int = 128
+    """Slots whose expression one document compiles. The next documents of the shape compile the
+    rest, and are parsed until then."""
+
+    max_tags: int = 2500
+    """Tags of a document. Cutting takes about 4 microseconds for each."""
+
     max_constant_bytes: int = 64 * 1024
     """Per shape."""
 

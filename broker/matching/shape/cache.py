@@ -142,6 +142,8 @@ class ShapeCache:
     ) -> Shape | None:
         if len(document) > self._max_bytes:
             raise NotLearnable(Reason.SIZE)
+        if document.count(b"<") > self._bounds.max_tags:
+            raise NotLearnable(Reason.TAGS)
         prolog = self._prologs.read(document)
         if prolog.extras:
             raise NotLearnable(Reason.MARKUP)
@@ -156,7 +158,11 @@ class ShapeCache:
         shape, parser_values = learnt
         values = shape.extract_values(document)
         if values is None:
-            self._add_weight(shape, shape.compile_expression(parser_values))
+            most = self._bounds.max_slots_compiled
+            self._add_weight(shape, shape.compile_expression(parser_values, most))
+            if not shape.is_compiled_for(parser_values):
+                self._make_room(learner, shape)
+                return None
             values = shape.extract_values(document)
         try:
             is_correct = (

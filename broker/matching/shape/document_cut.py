@@ -90,6 +90,8 @@ class Reason(enum.Enum):
 
     SIZE = "size"
 
+    TAGS = "tags"
+
     SLOTS = "slots"
 
     CONSTANTS = "constants"

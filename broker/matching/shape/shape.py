@@ -105,6 +105,11 @@ class Shape:
     def tree_bytes(self) -> int:
         return _NODE_BYTES * self.node_count + 2 * self.constant_bytes
 
-    def compile_expression(self, values: Sequence[bytes]) -> int:
-        """Compile the expression for documents with values like these; return the bytes used."""
-        return self._template.compile_expression(values)
+    def is_compiled_for(self, values: Sequence[bytes]) -> bool:
+        """Return True if documents with values like these are recognised."""
+        return self._template.is_compiled_for(values)
+
+    def compile_expression(self, values: Sequence[bytes], max_slots: int) -> int:
+        """Compile the expression for documents with values like these, or a part of it; return the
+        bytes used."""
+        return self._template.compile_expression(values, max_slots)

@@ -82,7 +82,7 @@ def meet(
     payloads: list[bytes],
     queries: int,
     *,
-    values: tuple[int, ...],
+    values: Sequence[int],
     more: Sequence[str] = (),
 ) -> EnginePair:
     """Match recurring payloads while queries change; `values` are the seeds of their numbers."""
@@ -130,8 +130,9 @@ def test_news_with_the_published_workload(shared_data: Path) -> None:
 def test_deep_documents_of_air_traffic(shared_data: Path, name: str) -> None:
     payload = extract_payload_element((shared_data / "faa-swim-race" / name).read_bytes())
     dtd = load_dtd("swim", "1.0", permissive(etree.fromstring(payload)))
-    engines = meet(dtd, [payload], 120, values=(1, 2, 3, 4, 5), more=["//*[@*]", "count(//*) > 10"])
-    assert engines.count("recognised") == (3 if SWIM[name] else 0)
+    engines = meet(dtd, [payload], 120, values=range(12), more=["//*[@*]", "count(//*) > 10"])
+    # The first documents compile parts of the expression.
+    assert (engines.count("recognised") > 3) == SWIM[name]
     assert engines.matched > 50
 
 

@@ -152,10 +152,11 @@ def test_deep_documents_have_shapes_up_to_the_bounds(shared_data: Path, name: st
     root = etree.fromstring(payload)
     checked = CheckedCache(load_dtd("swim", "1.0", permissive(root)))
     kind, mint = EventType("swim", "1.0"), EventIdGenerator("feed", 1)
-    for n in range(3):
+    for n in range(12):
         checked.meet(write_event(mint.next_id(n), "swim", kind, payload))
-    assert checked.accepted == 3
-    assert checked.recognised == SWIM[name]
+    assert checked.accepted == 12
+    # Each of the first documents compiles a part of the expression.
+    assert (checked.recognised > 3) == SWIM[name]
 
 
 def test_auctions_of_many_shapes_are_accepted(shared_data: Path) -> None:

@@ -222,3 +222,29 @@ def test_documents_over_the_bound_are_not_of_a_shape(note_dtd: Dtd, make_event: 
     assert checked.meet(note(make_event, f"<line>{'x' * (2001 - length)}</line>")) is None
     (statistics,) = checked.cache.types.values()
     assert statistics.not_learnable == {"size": 1}
+
+
+def test_one_document_compiles_a_part_of_a_long_expression(
+    checked: CheckedCache, make_event: Event
+) -> None:
+    lines = 3 * ShapeBounds().max_slots_compiled
+
+    def made(text: str) -> bytes:
+        return note(make_event, f"<line>{text}</line>" * lines)
+
+    # The first one leaves its signature. Each of the next four compiles a part.
+    shapes = [checked.meet(made(str(number))) for number in range(7)]
+    assert shapes[:4] == [None] * 4
+    assert len({*shapes[4:]}) == 1 and None not in shapes[4:]
+    assert checked.recognised == 2
+    # Texts beyond ASCII have an expression of their own.
+    beyond = [checked.meet(made("é" * number)) for number in range(1, 6)]
+    assert beyond[:3] == [None] * 3
+    assert beyond[3:] == shapes[5:]
+
+
+def test_a_document_of_too_many_tags_is_not_cut(checked: CheckedCache, make_event: Event) -> None:
+    document = note(make_event, "<any/>" * ShapeBounds().max_tags)
+    assert checked.meet_twice(document) is None
+    (statistics,) = checked.cache.types.values()
+    assert statistics.not_learnable == {"tags": 2}
