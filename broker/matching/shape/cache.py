@@ -96,6 +96,9 @@ class ShapeCache:
 
         `root` is its tree with defaults applied.
         """
+        if dtd.schema is not None:
+            # A shape does not tell whether its values are valid by the schema.
+            return None
         learner = self.types.get(dtd.reference)
         if learner is None or learner.dtd.content_hash != dtd.content_hash:
             learner = self._new_type(dtd)
