@@ -27,7 +27,7 @@ _DICTIONARIES: Final = ["origin", "client", "stream", "type", "version", "stack"
 #: Columns by which readers skip row groups.
 _STATISTICS: Final = [
     *("origin", "epoch", "offset", "arrival", "level", "client", "timestamp"),
-    *("stream", "type", "version", "stack", "stack_order"),
+    *("stream", "type", "version", "stack", "stack_order", "time"),
 ]
 
 

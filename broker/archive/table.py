@@ -28,7 +28,14 @@ from broker.event.record import (
     join_record,
     split_record,
 )
-from broker.log.logged_event import HEADER_STATES, LoggedEvent, encode_fields, validation_of_state
+from broker.log.logged_event import (
+    HEADER_STATES,
+    LoggedEvent,
+    decode_state,
+    encode_fields,
+    join_time,
+    split_time,
+)
 from broker.signatures.batch_signer import BatchSigner
 
 _NAMES: Final = pa.dictionary(pa.int32(), pa.string())
@@ -58,10 +65,12 @@ SCHEMA: Final = pa.schema(
         pa.field("stack_site", _NAMES),
         # Proof of the origin's signature (`broker.signatures`).
         pa.field("proof", pa.binary()),
+        # The event's own time, ms since 1970.
+        pa.field("time", pa.int64()),
     ]
 )
 #: A file has the first of these columns, up to the last one in which an event has a value.
-OPTIONAL_COLUMNS: Final = ("annotation", "stack_site", "proof")
+OPTIONAL_COLUMNS: Final = ("annotation", "stack_site", "proof", "time")
 #: Of files without, with one, and with more.
 FILE_SCHEMAS: Final = tuple(
     pa.schema(list(SCHEMA)[: len(SCHEMA) - absent])
@@ -80,7 +89,7 @@ _LIVENESS: Final = dict(
     )
 )
 #: By the column "liveness".
-VALIDATIONS: Final = {number: validation_of_state(text) for number, text in _LIVENESS.items()}
+VALIDATIONS: Final = {number: decode_state(text)[1] for number, text in _LIVENESS.items()}
 _LIVENESS_NUMBER: Final = {text: number for number, text in _LIVENESS.items()}
 
 _record = attrgetter("record")
@@ -133,7 +142,8 @@ def columns_to_batch(
     """
     count = len(offsets)
     columns, annotations, proofs = _decode_records(records, count)
-    client, timestamp, sequence, incarnation, stream, kind, version, _, liveness = columns
+    client, timestamp, sequence, incarnation, stream, kind, version, _, states = columns
+    liveness, times = _state_columns(states)
     stacks, stack_orders, stack_sites = _stack_columns(annotations, count)
     if signer is None:
         digests = digest_column(pieces, proofs)
@@ -151,16 +161,25 @@ def columns_to_batch(
             pa.array(client, _NAMES),
             *(_integer_column(each, np.int64) for each in (timestamp, sequence, incarnation)),
             *(pa.array(each, _NAMES) for each in (stream, kind, version)),
-            _integer_column(list(map(_LIVENESS_NUMBER.__getitem__, liveness)), np.int8),
+            _integer_column(liveness, np.int8),
             *(stacks, stack_orders),
             digests,
             _document_column(documents, ends),
             pa.array(annotations, pa.binary()) if annotations else pa.nulls(count, pa.binary()),
             stack_sites,
             pa.array(proofs, pa.binary()) if proofs else pa.nulls(count, pa.binary()),
+            times,
         ],
         schema=SCHEMA,
     )
+
+
+def _state_columns(states: Sequence[str]) -> tuple[list[int], pa.Array]:
+    """Return `liveness` and `time`. Raises KeyError or TypeError."""
+    if _LIVENESS_NUMBER.keys() >= set(states):
+        return list(map(_LIVENESS_NUMBER.__getitem__, states)), pa.nulls(len(states), pa.int64())
+    texts, times = zip(*map(split_time, states), strict=True)
+    return list(map(_LIVENESS_NUMBER.__getitem__, texts)), pa.array(times, pa.int64())
 
 
 def _stack_columns(annotations: Sequence[bytes | None] | None, count: int) -> list[pa.Array]:
@@ -202,13 +221,16 @@ def batch_to_events(batch: pa.RecordBatch) -> list[LoggedEvent]:
 
 
 def encode_records(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """`annotation` and `proof` may be absent. Raises KeyError, TypeError or ValueError."""
+    """`annotation`, `proof` and `time` may be absent. Raises KeyError, TypeError or ValueError."""
+    states = map(_LIVENESS.__getitem__, column_values(batch, "liveness"))
+    if has_values(batch, "time"):
+        states = map(join_time, states, batch.column("time").to_pylist())
     records: Iterator[bytes] = map(
         encode_fields,
         zip(
             *(column_values(batch, name) for name in (*ID_COLUMNS, "stream", "type", "version")),
             map(_LEVELS.__getitem__, column_values(batch, "level")),
-            map(_LIVENESS.__getitem__, column_values(batch, "liveness")),
+            states,
             strict=True,
         ),
     )

@@ -26,7 +26,7 @@ from broker.event.record import (
 )
 from broker.event.stream import check_client_id, check_stream_name
 from broker.log.deduplication import Deduplication, Freshness
-from broker.log.logged_event import encode_header, header_from_fields, validation_of
+from broker.log.logged_event import encode_header, header_from_fields, state_of
 from broker.matching.contract import Accepted, Verdict
 from broker.streams.contract import CarriedEvent
 from broker.wire.codec import Offset, Schema
@@ -115,11 +115,12 @@ def build_entries(
 def encode_verified(header: Header, received: bytes) -> bytes:
     """Return the record of a document's header, with annotation and proof of the received one.
 
-    Its validation is that by the origin: here the DTD may be unknown yet.
+    Its validation is that by the origin: here the DTD may be unknown yet. The document does not
+    have its time.
     """
-    validation = validation_of(received)
-    if header.validation is not validation:
-        header = header._replace(validation=validation)
+    validation, time = state_of(received)
+    if header.validation is not validation or header.time != time:
+        header = header._replace(validation=validation, time=time)
     return replace_header(received, encode_header(header))
 
 

@@ -11,7 +11,7 @@ from broker.event.envelope import Liveness
 from broker.log.logged_event import LoggedEvent
 from broker.wire.codec import Message
 from broker.wire.event_batch import EncodedEvents, encode_delivery
-from broker.wire.messages import ORDER_VERSION, VALIDATION_VERSION
+from broker.wire.messages import ORDER_VERSION, STATE_VERSION
 
 _number = attrgetter("number")
 
@@ -55,8 +55,8 @@ class DeliverySender:
                     # Progress moves it.
                     feed.reported_marks[newest.origin] = (newest.epoch, newest.offset)
             numbered.append((count, list(map(_number, feeds))))
-        if encoded.with_validation is not None and self.writer.version >= VALIDATION_VERSION:
-            encoded = encoded.with_validation
+        if encoded.with_state is not None and self.writer.version >= STATE_VERSION:
+            encoded = encoded.with_state
         elif encoded.with_order is not None and self.writer.version >= ORDER_VERSION:
             encoded = encoded.with_order
         self.writer.send_delivery(encode_delivery(encoded, numbered, liveness, self._previous))

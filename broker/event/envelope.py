@@ -34,6 +34,9 @@ class SecurityLevel(enum.Enum):
         return self.rank < other.rank
 
 
+#: Latest time of its own that an event may have, ms since 1970; JSON readers have it exactly.
+MAX_EVENT_TIME: Final = 2**53
+
 #: Clearance for events of all levels.
 HIGHEST_RANK: Final = SecurityLevel.HIGH.rank
 #: Highest level that crosses a network without encryption, whatever the rights (X12, T37).
@@ -131,6 +134,15 @@ class Header(NamedTuple):
     security_level: SecurityLevel
     liveness: Liveness
     validation: Validation = Validation.DESCRIBED
+    time: int | None = None
+    """The event's own time as its publisher stated it, ms since 1970; None if it has none."""
+
+
+def event_time_problem(time: object) -> str:
+    """Return the reason why an event can not have this time of its own; empty if it can."""
+    if isinstance(time, int) and not isinstance(time, bool) and 0 <= time <= MAX_EVENT_TIME:
+        return ""
+    return f"the event's time {str(time)[:40]} is not from 0 to {MAX_EVENT_TIME} ms since 1970"
 
 
 def public_identifier(type_name: str, version: str) -> str:

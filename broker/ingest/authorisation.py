@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from broker.errors import ForgedIdentity, OutsideWindow, PeerError
-from broker.event.envelope import Header, SecurityLevel
+from broker.errors import BadEnvelope, ForgedIdentity, OutsideWindow, PeerError
+from broker.event.envelope import Header, SecurityLevel, event_time_problem
 from broker.ingest.publisher import Publisher
 from broker.ingest.submission import AuthorisedPart, Part
 from broker.log.deduplication import Deduplication, Freshness
@@ -47,7 +47,7 @@ def authorise_part(
     one record covers them all.
     """
     authorised = AuthorisedPart(part)
-    documents = part.submission.batch.documents
+    documents, times = part.submission.batch.documents, part.submission.batch.times
     identity, incarnation = publisher.identity, publisher.incarnation
     client_id = identity.client_id
     key = (client_id, incarnation)
@@ -81,6 +81,10 @@ def authorise_part(
                 stream, level = header.stream, header.security_level
                 rank = level.rank if known_rank is None else known_rank
                 authorised.streams.add(stream)
+        if times and (time := times[index]) is not None and refusal is None:
+            if problem := event_time_problem(time):
+                refusal = BadEnvelope(problem)
+            header = header._replace(time=time)
         if refusal is None:
             number = event_id.sequence_number
             if number == following:

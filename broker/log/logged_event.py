@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import msgpack
 
-from broker.event.envelope import Header, Liveness, SecurityLevel, Validation
+from broker.event.envelope import MAX_EVENT_TIME, Header, Liveness, SecurityLevel, Validation
 from broker.event.event_id import EventId
 from broker.event.place import Mark, Place
 from broker.event.record import ALL_FIELDS, RECORD_FIELDS, limit_fields
@@ -38,6 +38,10 @@ _STATE_TEXTS = {pair: text for text, pair in _STATES.items()}
 #: All of them, as the elements of records have them.
 HEADER_STATES = tuple(_STATES)
 _pack = msgpack.Packer().pack
+#: In the last element of every header that is more than a liveness.
+_LONGER_STATES = tuple(f"{liveness.value} ".encode() for liveness in Liveness)
+_TIME_DIGITS = len(str(MAX_EVENT_TIME))
+_USUAL = (Validation.DESCRIBED, None)
 
 
 @attrs.define(slots=True, eq=False)
@@ -95,8 +99,9 @@ def relabelled(event: LoggedEvent, origin: str) -> LoggedEvent:
 
 def encode_header(header: Header) -> bytes:
     """Return the record of a header."""
-    event_id, stream, type_name, version, level, liveness, validation = header
+    event_id, stream, type_name, version, level, liveness, validation, time = header
     described = validation is Validation.DESCRIBED
+    state = liveness._value_ if described else _STATE_TEXTS[liveness, validation]
     client_id, timestamp, number, incarnation = event_id
     # `value` takes as long as all the rest.
     record: bytes = _pack(
@@ -109,7 +114,7 @@ def encode_header(header: Header) -> bytes:
             type_name,
             version,
             level._value_,
-            liveness._value_ if described else _STATE_TEXTS[liveness, validation],
+            state if time is None else join_time(state, time),
         )
     )
     return record
@@ -135,40 +140,86 @@ def header_from_fields(fields: Any) -> Header:
         name,
         version,
         _LEVELS[level],
-        *_STATES[state],
+        *decode_state(state),
     )
 
 
-def may_state_validation(records: bytes) -> bool:
-    """Return False if no record says that its event was not validated by a DTD.
+def decode_state(state: str) -> tuple[Liveness, Validation, int | None]:
+    """Return liveness, validation and time of the last element of a header.
+
+    Raises KeyError or TypeError.
+    """
+    if (known := _STATES.get(state)) is not None:
+        return (*known, None)
+    text, time = split_time(state)
+    return (*_STATES[text], time)
+
+
+def split_time(state: str) -> tuple[str, int | None]:
+    """Return the last element of a header without the event's time, and that time.
+
+    Raises KeyError or TypeError if there is no such element.
+    """
+    if state in _STATES:
+        return state, None
+    if not isinstance(state, str):
+        raise TypeError("the state of an event is a text")
+    text, _, digits = state.rpartition(" ")
+    # Only one text of each time: a record that is decoded and encoded keeps its bytes.
+    if text not in _STATES or len(digits) > _TIME_DIGITS or not digits.isdecimal():
+        raise KeyError(state)
+    time = int(digits)
+    if time > MAX_EVENT_TIME or str(time) != digits:
+        raise KeyError(state)
+    return text, time
+
+
+def join_time(state: str, time: int | None) -> str:
+    """Return the last element of a header with a time. Raises ValueError for one out of range."""
+    if time is None:
+        return state
+    if not 0 <= time <= MAX_EVENT_TIME:
+        raise ValueError(f"the event's time {time} is not from 0 to {MAX_EVENT_TIME}")
+    return f"{state} {time}"
+
+
+def may_state_more(records: bytes) -> bool:
+    """Return False if no record has a validation that is not the usual one, or a time.
 
     Bytes of other elements may be equal, but rarely are.
     """
-    return b"undescribed" in records or b"marked" in records
+    return any(text in records for text in _LONGER_STATES)
 
 
-def without_validation(record: bytes) -> bytes:
+def with_liveness_only(record: bytes) -> bytes:
     """Return a record of nine elements as earlier versions know it."""
-    if validation_of(record) is Validation.DESCRIBED:
+    if state_of(record) == _USUAL:
         return record
     header = header_from_fields(msgpack.unpackb(record, use_list=False))
-    return encode_header(header._replace(validation=Validation.DESCRIBED))
+    return encode_header(header._replace(validation=Validation.DESCRIBED, time=None))
 
 
-def validation_of_state(state: str) -> Validation:
-    """Return the validation that the last element of a header has. Raises KeyError."""
-    return _STATES[state][1]
+def state_of(record: bytes) -> tuple[Validation, int | None]:
+    """Return how the origin validated the event of a record, and the event's time.
+
+    A malformed record counts as usual, without a time.
+    """
+    if not may_state_more(record):
+        return _USUAL
+    try:
+        return decode_state(msgpack.unpackb(record, use_list=False)[RECORD_FIELDS - 1])[1:]
+    except (ValueError, TypeError, LookupError, msgpack.UnpackException):
+        return _USUAL
 
 
 def validation_of(record: bytes) -> Validation:
     """Return how the origin validated the event of a record. A malformed one counts as usual."""
-    if not may_state_validation(record):
-        return Validation.DESCRIBED
-    try:
-        state = msgpack.unpackb(record, use_list=False)[RECORD_FIELDS - 1]
-        return validation_of_state(state)
-    except (ValueError, TypeError, LookupError, msgpack.UnpackException):
-        return Validation.DESCRIBED
+    return state_of(record)[0]
+
+
+def time_of(record: bytes) -> int | None:
+    """Return the event's own time, ms since 1970; None if it has none or is malformed."""
+    return state_of(record)[1]
 
 
 def events_with_fields(events: Sequence[LoggedEvent], most: int) -> list[LoggedEvent]:

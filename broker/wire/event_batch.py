@@ -25,8 +25,8 @@ from broker.event.record import ANNOTATED, PROVED, RECORD_FIELDS, join_record, s
 from broker.log.logged_event import (
     LoggedEvent,
     header_from_fields,
-    may_state_validation,
-    without_validation,
+    may_state_more,
+    with_liveness_only,
 )
 from broker.transport.shared_message import SharedMessage
 from broker.wire.codec import Count, Epoch, Offset
@@ -51,8 +51,18 @@ _Header: TypeAlias = tuple[
     Annotated[tuple[_Length, ...], msgspec.Meta(max_length=MAX_EVENTS)],
 ]
 _Lengths: TypeAlias = Annotated[tuple[Count, ...], msgspec.Meta(max_length=MAX_EVENTS)]
+_Times: TypeAlias = Annotated[tuple[int | None, ...], msgspec.Meta(max_length=MAX_EVENTS)]
+
+
+class _PublishHeader(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
+    number: Offset
+    encoding: int
+    lengths: _Lengths
+    times: _Times = ()
+
+
 _pack = msgspec.msgpack.Encoder().encode
-_publish_header = msgspec.msgpack.Decoder(tuple[Offset, int, _Lengths]).decode
+_publish_header = msgspec.msgpack.Decoder(_PublishHeader).decode
 _deliver_header = msgspec.msgpack.Decoder(_Header).decode
 
 
@@ -62,6 +72,8 @@ class Batch:
 
     number: int
     documents: list[bytes]
+    times: tuple[int | None, ...] = ()
+    """The events' own times in ms since 1970, unchecked; empty if no event has one."""
 
 
 @attrs.frozen(slots=True)
@@ -83,9 +95,12 @@ class Delivery:
     events: list[Delivered]
 
 
-def encode_batch(number: int, documents: Sequence[bytes]) -> bytes:
-    """Encode a PUBLISH message."""
-    header = _pack((number, PLAIN, tuple(map(len, documents))))
+def encode_batch(
+    number: int, documents: Sequence[bytes], times: Sequence[int | None] = ()
+) -> bytes:
+    """Encode a PUBLISH message. Nodes before `STATE_VERSION` take none with times."""
+    fields = (number, PLAIN, tuple(map(len, documents)))
+    header = _pack((*fields, times) if any(each is not None for each in times) else fields)
     return b"".join((_PUBLISH.pack(PUBLISH, len(header)), header, *documents))
 
 
@@ -94,13 +109,16 @@ def decode_batch(data: bytes) -> Batch:
     try:
         _, length = _PUBLISH.unpack_from(data)
         start = _PUBLISH.size + length
-        number, encoding, lengths = _publish_header(data[_PUBLISH.size : start])
-        if encoding != PLAIN:
-            raise _unknown_encoding(encoding)
+        header = _publish_header(data[_PUBLISH.size : start])
+        number, lengths, times = header.number, header.lengths, header.times
+        if header.encoding != PLAIN:
+            raise _unknown_encoding(header.encoding)
+        if times and len(times) != len(lengths):
+            raise ValueError("the counts differ")
         if len(lengths) == 1 and start + lengths[0] == len(data):
-            return Batch(number, [data[start:]])
+            return Batch(number, [data[start:]], times)
         # An empty document is refused later, without its neighbours.
-        return Batch(number, _split_documents(data, start, lengths))
+        return Batch(number, _split_documents(data, start, lengths), times)
     except (ValueError, msgspec.MsgspecError, struct.error, RecursionError):
         raise ProtocolError("malformed PUBLISH message") from None
 
@@ -117,9 +135,9 @@ class EncodedEvents:
     """Context of the last delivery made of them, and its bytes."""
     with_order: EncodedEvents | None = None
     """The same for links that take order entries, if an event has one."""
-    with_validation: EncodedEvents | None = None
-    """The same for links that take these too, and how events were validated, if one was not valid
-    by a DTD."""
+    with_state: EncodedEvents | None = None
+    """The same for links that take these too, and how events were validated and their own times, if
+    one was not valid by a DTD or has a time."""
 
 
 def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
@@ -144,7 +162,7 @@ def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
     if (
         (PROVED in records or ANNOTATED in records)
         and [e for e in events if e.record.startswith((PROVED, ANNOTATED))]
-    ) or may_state_validation(records):
+    ) or may_state_more(records):
         _separate_elements(encoded, [event.record for event in events])
     return encoded
 
@@ -155,7 +173,7 @@ def _separate_elements(encoded: EncodedEvents, records: Sequence[bytes]) -> None
     complete: list[bytes] = []
     for record in records:
         stated, annotation, _ = split_record(record)
-        bare = without_validation(stated)
+        bare = with_liveness_only(stated)
         plain.append(bare)
         if annotation and decode_entry_fields(annotation) is not None:
             stated, bare = join_record(stated, annotation), join_record(bare, annotation)
@@ -165,7 +183,7 @@ def _separate_elements(encoded: EncodedEvents, records: Sequence[bytes]) -> None
     if ordered != plain:
         encoded.with_order = attrs.evolve(encoded, records=b"".join(ordered))
     if complete != ordered:
-        encoded.with_validation = attrs.evolve(encoded, records=b"".join(complete))
+        encoded.with_state = attrs.evolve(encoded, records=b"".join(complete))
 
 
 def _places(events: Sequence[LoggedEvent]) -> list[tuple[str, int, int, int]]:

@@ -28,14 +28,15 @@ from broker.wire.site_notice import (
 
 #: Version 2 adds stream times, version 3 queue policies, version 4 order entries
 #: and notices about sites, version 5 `MessagesCovered`, version 6 `Hold` and `HeldBack`, version 7
-#: logins that do not send the secret, and claims, version 8 how events were validated.
+#: logins that do not send the secret, and claims, version 8 how events were validated, and their
+#: own times.
 PROTOCOL_VERSIONS = (1, 2, 3, 4, 5, 6, 7, 8)
 QUEUE_POLICY_VERSION = 3
 ORDER_VERSION = 4
 COVERAGE_VERSION = 5
 HOLD_VERSION = 6
 LOGIN_VERSION = CLAIM_VERSION = 7
-VALIDATION_VERSION = 8
+STATE_VERSION = 8
 #: Bytes of DELIVER before the first `Credit`.
 INITIAL_CREDIT = 1 << 20
 MAGIC = "xmlbroker"

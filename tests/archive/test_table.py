@@ -18,7 +18,7 @@ from broker.archive.table import (
 )
 from broker.errors import ArchiveCorrupt
 from broker.event.annotation import with_annotation
-from broker.event.envelope import Header, Liveness, SecurityLevel, Validation
+from broker.event.envelope import MAX_EVENT_TIME, Header, Liveness, SecurityLevel, Validation
 from broker.event.event_id import EventId
 from broker.event.order_entry import OrderEntry, encode_order_entry
 from broker.event.record import MAX_ANNOTATION_BYTES
@@ -37,6 +37,7 @@ def logged(draw: st.DrawFn) -> LoggedEvent:
         EventId(draw(_TEXT), draw(_NUMBER), draw(_NUMBER), draw(_NUMBER)),
         *(draw(_TEXT), draw(_TEXT), draw(_TEXT), level, draw(st.sampled_from(Liveness))),
         draw(st.sampled_from(Validation)),
+        draw(st.none() | st.integers(0, MAX_EVENT_TIME)),
     )
     return LoggedEvent(
         *(draw(st.integers(0, 2**32 - 1)), draw(_NUMBER), draw(_NUMBER), level.rank),
@@ -73,6 +74,15 @@ def test_an_invalid_row_raises_archive_corrupt(column: str, value: int) -> None:
     index = SCHEMA.get_field_index(column)
     damaged = batch.set_column(index, SCHEMA.field(index), pa.array([value], pa.int8()))
     with pytest.raises(ArchiveCorrupt):
+        batch_to_events(damaged)
+
+
+@pytest.mark.parametrize("time", [-1, MAX_EVENT_TIME + 1])
+def test_a_time_out_of_range_raises_archive_corrupt(time: int) -> None:
+    batch = events_to_batch(events([1]))
+    index = SCHEMA.get_field_index("time")
+    damaged = batch.set_column(index, SCHEMA.field(index), pa.array([time], pa.int64()))
+    with pytest.raises(ArchiveCorrupt, match="time"):
         batch_to_events(damaged)
 
 

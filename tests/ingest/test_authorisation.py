@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import NotValid
-from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.envelope import MAX_EVENT_TIME, Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.stream import StreamPattern
 from broker.identity import Identity
@@ -15,6 +15,7 @@ from broker.ingest.authorisation import authorise_part
 from broker.ingest.publisher import Publisher
 from broker.ingest.submission import Part, Submission
 from broker.log.deduplication import Deduplication, Freshness
+from broker.log.logged_event import time_of
 from broker.matching.contract import Accepted, Refused, Verdict
 from broker.wire.event_batch import Batch
 
@@ -91,6 +92,21 @@ def test_a_refused_event_records_no_sequence_number() -> None:
     ]
     assert [rank for _, rank, _ in judged.entries] == [0, 0, 1]
     assert deduplication.next_number(KEY) == 4
+
+
+def test_a_time_out_of_range_refuses_its_event_alone() -> None:
+    deduplication = Deduplication(lambda _: None, 64)
+    times = (7, None, 0, -1, MAX_EVENT_TIME, MAX_EVENT_TIME + 1, 2**64 - 1, 5)
+    # The part begins behind the first document.
+    whole = Submission(Batch(1, [b"<e/>"] * 8, times))
+    verdicts = [accepted(number) for number in (1, 2, 3, 3, 4, 4, 4)]
+    judged = authorise_part(publisher(), Part(whole, 1, 8), verdicts, deduplication, 5)
+    assert [(index, error.code) for index, error in judged.refused] == [
+        *((3, "bad-envelope"), (5, "bad-envelope"), (6, "bad-envelope")),
+    ]
+    assert str(MAX_EVENT_TIME + 1) in str(judged.refused[1][1])
+    assert [time_of(record) for record, *_ in judged.entries] == [None, 0, MAX_EVENT_TIME, 5]
+    assert (judged.duplicates, deduplication.next_number(KEY)) == ([], 5)
 
 
 def test_a_right_for_one_stream_does_not_cover_the_next_event() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import attrs
 import msgpack
@@ -53,6 +54,23 @@ def logged(epoch: int, offset: int) -> LoggedEvent:
 def test_a_batch_survives_the_wire(number: int, documents: list[bytes]) -> None:
     batch = decode_batch(encode_batch(number, documents))
     assert (batch.number, batch.documents) == (number, documents)
+
+
+@given(DOCUMENTS, st.data())
+def test_times_survive_the_wire(documents: list[bytes], data: st.DataObject) -> None:
+    kinds = st.none() | st.integers(-(2**63), 2**63)
+    times = tuple(data.draw(kinds) for _ in documents)
+    encoded = encode_batch(1, documents, times)
+    assert decode_batch(encoded).times == (times if set(times) - {None} else ())
+    if not set(times) - {None}:
+        assert encoded == encode_batch(1, documents)
+
+
+@pytest.mark.parametrize("times", [[1], [1, None, 2], [1, "2"], [1, 2.5], [1, True], 1, {}])
+def test_times_of_another_form_are_a_protocol_error(times: object) -> None:
+    header = msgpack.packb((1, 0, (4, 4), times))
+    with pytest.raises(ProtocolError, match="malformed PUBLISH"):
+        decode_batch(struct.pack(">BI", 0x10, len(header)) + header + b"<a/><b/>")
 
 
 @given(
@@ -144,14 +162,18 @@ def test_clients_get_order_entries_if_they_take_them(ordered: tuple[int, ...]) -
 
 @pytest.mark.parametrize("stated", [(0,), (1, 2), (0, 1, 2)])
 @pytest.mark.parametrize("ordered", [(), (1,)])
-def test_clients_learn_the_validation_if_they_take_it(
-    stated: tuple[int, ...], ordered: tuple[int, ...]
+@pytest.mark.parametrize(
+    "addition",
+    [{"validation": Validation.MARKED}, {"time": 0}, {"validation": Validation.MARKED, "time": 5}],
+)
+def test_clients_learn_validation_and_time_if_they_take_them(
+    stated: tuple[int, ...], ordered: tuple[int, ...], addition: dict[str, Any]
 ) -> None:
     events = [logged(1, offset) for offset in (1, 2, 5)]
     plain = encode_events(events)
     headers = [header_of(each) for each in events]
     for index in stated:
-        headers[index] = headers[index]._replace(validation=Validation.MARKED)
+        headers[index] = headers[index]._replace(**addition)
         events[index].record = encode_header(headers[index])
     for index in ordered:
         events[index].record = with_annotation(events[index].record, ENTRY)
@@ -160,8 +182,8 @@ def test_clients_learn_the_validation_if_they_take_it(
     encoded = encode_events(events)
     assert encoded.records == plain.records
     assert (encoded.with_order is not None) == bool(ordered)
-    assert encoded.with_validation is not None
-    message = encode_delivery(encoded.with_validation, [(3, (1,))], Liveness.LIVE, None)
+    assert encoded.with_state is not None
+    message = encode_delivery(encoded.with_state, [(3, (1,))], Liveness.LIVE, None)
     found = decode_delivery(message).events
     assert [each.header for each in found] == headers
     assert [each.order for each in found] == [ORDER if i in ordered else None for i in range(3)]
@@ -169,6 +191,7 @@ def test_clients_learn_the_validation_if_they_take_it(
         message = encode_delivery(encoded.with_order, [(3, (1,))], Liveness.LIVE, None)
         found = decode_delivery(message).events
         assert {each.header.validation for each in found} == {Validation.DESCRIBED}
+        assert {each.header.time for each in found} == {None}
         assert [each.order is None for each in found] == [True, False, True]
 
 
@@ -212,7 +235,7 @@ def test_a_delivery_with_a_changed_byte_raises_nothing_else(
             header_of(events[2])._replace(validation=Validation.UNDESCRIBED)
         )
     sent = encode_events(events)
-    sent = sent.with_validation or sent.with_order or sent
+    sent = sent.with_state or sent.with_order or sent
     encoded = bytearray(encode_delivery(sent, [(3, (1,))], Liveness.LIVE, None))
     encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
     try:

@@ -143,6 +143,7 @@ class HeaderReaderFactory:
                             security_level,
                             alive,
                             validation,
+                            None,
                         ),
                     )
             except (KeyError, ValueError):

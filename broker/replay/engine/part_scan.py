@@ -58,7 +58,7 @@ EVENT_SCHEMA: Final = pa.schema(
         *(pa.field("stream", pa.string()), pa.field("type", pa.string())),
         *(pa.field("version", pa.string()), pa.field("liveness", pa.int8())),
         *(pa.field("document", pa.binary()), pa.field("annotation", pa.binary())),
-        pa.field("proof", pa.binary()),
+        *(pa.field("proof", pa.binary()), pa.field("time", pa.int64())),
     ]
 )
 _COLUMNS: Final = [*EVENT_SCHEMA.names, "stack", "stack_order", "stack_site"]
