@@ -133,8 +133,9 @@ class Client(ClientDriver):
         application_types: tuple[str, ...] = (),
         summary: str | None = None,
         system_id: str | None = None,
+        time: int | None = None,
     ) -> Awaitable[Receipt]:
-        """Resolve when the event is durable.
+        """Resolve when the event is durable. Older nodes drop `time`, its own in ms since 1970.
 
         `payload` is one XML element in UTF-8; a declaration before it is dropped. Raises `BadName`,
         `BadEnvelope`, `Overloaded`, or over clear text `ClearanceTooLow` at once. The result may
@@ -145,26 +146,25 @@ class Client(ClientDriver):
         event_id = self._mint.next_id(self._settings.wall_clock())
         try:
             document = write_event(
-                event_id,
-                stream,
-                event_type,
-                element,
+                *(event_id, stream, event_type, element),
                 linkage=linkage,
                 application_types=application_types,
                 summary=summary,
                 system_id=system_id,
             )
-            return self._enqueue(document, event_id)
+            return self._enqueue(document, event_id, time)
         except Exception:
             # Sequence numbers of sent events must be consecutive.
             self._mint.return_id(event_id)
             raise
 
-    def publish_document(self, document: bytes, event_id: EventId) -> Awaitable[Receipt]:
+    def publish_document(
+        self, document: bytes, event_id: EventId, time: int | None = None
+    ) -> Awaitable[Receipt]:
         """Publish a complete document of this client's name and incarnation.
 
-        A document that is not bytes (`BadEnvelope`), empty (`NotWellFormed`) or `TooLarge` fails
-        its receipt. Raises `Overloaded` or `Closed` at once.
+        A document or time of another kind (`BadEnvelope`), an empty one (`NotWellFormed`) or one
+        that is `TooLarge` fails its receipt. Raises `Overloaded` or `Closed` at once.
         """
         try:
             if not isinstance(document, bytes | bytearray | memoryview):
@@ -172,7 +172,7 @@ class Client(ClientDriver):
             if not len(document):
                 raise NotWellFormed("the document is empty")
             # The caller could change its buffer later.
-            return self._enqueue(bytes(document), event_id)
+            return self._enqueue(bytes(document), event_id, time)
         except (ClearanceTooLow, InvalidEvent) as error:
             return self._failed(error)
 
@@ -372,11 +372,11 @@ class Client(ClientDriver):
         self._apply_effects(effects)
         return subscription
 
-    def _enqueue(self, document: bytes, event_id: EventId) -> Awaitable[Receipt]:
+    def _enqueue(self, document: bytes, event_id: EventId, time: int | None) -> Awaitable[Receipt]:
         self._check_open(document)
         self._cleartext.check_document(document)
         promise = self._loop.make_promise()
-        self._core.publish(document, event_id, promise)
+        self._core.publish(document, event_id, promise, time)
         self._flush_soon()
         return promise.awaitable
 

@@ -96,14 +96,14 @@ class ClientCore:
 
     # ------------------------------------------------------------------ calls of the user
 
-    def publish(self, document: bytes, event_id: EventId, waiter: Any) -> None:
-        self.outbox.add(document, event_id, waiter)
+    def publish(self, document: bytes, event_id: EventId, waiter: Any, time: int | None) -> None:
+        self.outbox.add(document, event_id, waiter, time)
 
     def flush(self) -> list[Effect]:
         """Send the oldest unsent batch. Call it until it returns nothing."""
         if not self.is_connected or self._retry_at is not None:
             return []
-        message = self.outbox.next_unsent()
+        message = self.outbox.next_unsent(self._protocol_version)
         return [] if message is None else [Send(message)]
 
     def subscribe(self, request: SubscriptionRequest) -> tuple[int, list[Effect]]:

@@ -15,16 +15,17 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from broker.client.received import Receipt
-from broker.errors import BrokerError, Overloaded, ProtocolError, TooLarge, from_wire
+from broker.errors import BadEnvelope, BrokerError, Overloaded, ProtocolError, TooLarge, from_wire
+from broker.event.envelope import event_time_problem
 from broker.event.event_id import EventId
 from broker.event.place import Place
 from broker.wire.event_batch import encode_batch
-from broker.wire.messages import Published
+from broker.wire.messages import STATE_VERSION, Published
 
 BATCH_EVENTS = 1000
 BATCH_BYTES = 256 * 1024
-#: 5 bytes for each document, and headers.
-_FRAME_OVERHEAD: Final = 5 * BATCH_EVENTS + 1024
+#: 5 bytes for each document, 9 for its time, and headers.
+_FRAME_OVERHEAD: Final = 14 * BATCH_EVENTS + 1024
 #: For an event and for a frame, in bytes.
 Limits: TypeAlias = tuple[int, int]
 NO_LIMITS: Final[Limits] = (maxsize, maxsize)
@@ -41,6 +42,7 @@ class _Batch:
     number: int
     documents: list[bytes] = attrs.field(factory=list)
     ids: list[EventId] = attrs.field(factory=list)
+    times: list[int | None] = attrs.field(factory=list)
     waiters: list[Any] = attrs.field(factory=list)
     size: int = 0
     sent: bool = False
@@ -63,11 +65,14 @@ class Outbox:
         self.events = 0
         self.bytes = 0
 
-    def add(self, document: bytes, event_id: EventId, waiter: Any) -> None:
-        """Queue an event. `waiter`, any object, is returned with the result.
+    def add(self, document: bytes, event_id: EventId, waiter: Any, time: int | None = None) -> None:
+        """Queue an event with its own time. `waiter`, any object, is returned with the result.
 
-        Raises `TooLarge` for an event that does not fit into an empty outbox.
+        Raises `TooLarge` for an event that does not fit into an empty outbox, and `BadEnvelope` for
+        a time out of range.
         """
+        if time is not None and (problem := event_time_problem(time)):
+            raise BadEnvelope(problem)
         if len(document) > self._max_bytes:
             raise TooLarge(
                 f"the event has {len(document)} bytes, the outbox holds at most {self._max_bytes}"
@@ -76,11 +81,11 @@ class Outbox:
             raise Overloaded(
                 f"the outbox holds {self.events} events, {self.bytes} bytes: wait for receipts"
             )
-        self._append(document, event_id, waiter)
+        self._append(document, event_id, waiter, time)
         self.events += 1
         self.bytes += len(document)
 
-    def _append(self, document: bytes, event_id: EventId, waiter: Any) -> None:
+    def _append(self, document: bytes, event_id: EventId, waiter: Any, time: int | None) -> None:
         last = self._pending[-1] if self._pending else None
         if (
             last is None
@@ -94,10 +99,14 @@ class Outbox:
         last.documents.append(document)
         last.ids.append(event_id)
         last.waiters.append(waiter)
+        last.times.append(time)
         last.size += len(document)
 
-    def next_unsent(self) -> bytes | None:
-        """Return the PUBLISH message of the oldest unsent batch, which is sent then."""
+    def next_unsent(self, version: int = STATE_VERSION) -> bytes | None:
+        """Return the PUBLISH message of the oldest unsent batch, which is sent then.
+
+        Nodes of earlier versions get no times.
+        """
         if (self._is_requeued and self._unanswered) or self._sent_bytes >= MAX_UNANSWERED_BYTES:
             return None
         self._is_requeued = False
@@ -106,7 +115,8 @@ class Outbox:
             self._sent_batches += 1
             self._sent_bytes += batch.size
             self._unanswered += 1
-            return encode_batch(batch.number, batch.documents)
+            times = batch.times if version >= STATE_VERSION else ()
+            return encode_batch(batch.number, batch.documents, times)
         return None
 
     @property
@@ -203,12 +213,12 @@ class Outbox:
             if batch.sent:
                 self._pending.append(batch)
                 continue
-            for document, event_id, waiter in zip(
-                batch.documents, batch.ids, batch.waiters, strict=True
+            for document, event_id, waiter, time in zip(
+                batch.documents, batch.ids, batch.waiters, batch.times, strict=True
             ):
                 error = find_error(document)
                 if error is None:
-                    self._append(document, event_id, waiter)
+                    self._append(document, event_id, waiter, time)
                     continue
                 self.events -= 1
                 self.bytes -= len(document)

@@ -55,6 +55,11 @@ class ReceivedEvent:
         """Its validation by the origin. Nodes of earlier versions do not tell it."""
         return self.header.validation
 
+    @property
+    def time(self) -> int | None:
+        """The event's own time as its publisher stated it, ms since 1970; None if it has none."""
+        return self.header.time
+
     @functools.cached_property
     def event(self) -> Event:
         return read_event(self.document)

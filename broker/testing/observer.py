@@ -38,8 +38,8 @@ class Observer:
     def watch(self, client: Client) -> Client:
         enqueue: Any = client._enqueue
 
-        def recorded(document: bytes, event_id: EventId) -> Any:
-            settled = enqueue(document, event_id)
+        def recorded(document: bytes, event_id: EventId, time: int | None) -> Any:
+            settled = enqueue(document, event_id, time)
             event = read_event(document)
             kind = event.event_type
             self.seen.record_publication(

@@ -108,4 +108,4 @@ def process_items(core: ClientCore, effects: list[Effect], now: float = 0.0) -> 
 
 def publish(core: ClientCore, count: int = 1) -> None:
     for number in range(1, count + 1):
-        core.publish(b"<e/>", EventId("p", 1, number, 1), f"waiter {number}")
+        core.publish(b"<e/>", EventId("p", 1, number, 1), f"waiter {number}", None)

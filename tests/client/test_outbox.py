@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker.client.outbox import BATCH_EVENTS, Outbox
 from broker.client.received import Receipt
-from broker.errors import NotValid, Overloaded, ProtocolError, TooLarge
+from broker.errors import BadEnvelope, NotValid, Overloaded, ProtocolError, TooLarge
+from broker.event.envelope import MAX_EVENT_TIME
 from broker.event.event_id import EventId
 from broker.event.place import Place
 from broker.wire.event_batch import decode_batch
-from broker.wire.messages import Published
+from broker.wire.messages import STATE_VERSION, Published
 
 
 def event_id(number: int) -> EventId:
@@ -39,6 +42,27 @@ def published(batch: int, accepted: int, first: int = 1) -> Published:
 
 def test_events_added_before_sending_form_one_batch() -> None:
     assert sent(filled(5)) == [(1, 5)]
+
+
+def test_times_follow_their_events_through_resends_and_refusals() -> None:
+    outbox = Outbox(max_events=10, max_bytes=100)
+    for number in range(1, 5):
+        outbox.add(b"<e%d/>" % number, event_id(number), number, number if number % 2 else None)
+    outbox.refuse_unsent(lambda document: NotValid("no") if document == b"<e1/>" else None)
+    assert decode_batch(outbox.next_unsent() or b"").times == (None, 3, None)
+    outbox.requeue_all()
+    # The next node is of an earlier version.
+    assert decode_batch(outbox.next_unsent(STATE_VERSION - 1) or b"").times == ()
+    outbox.requeue_all()
+    assert decode_batch(outbox.next_unsent(STATE_VERSION) or b"").times == (None, 3, None)
+
+
+@pytest.mark.parametrize("time", [-1, MAX_EVENT_TIME + 1, True, 1.5, "1"])
+def test_a_time_out_of_range_is_not_queued(time: Any) -> None:
+    outbox = Outbox(max_events=10, max_bytes=100)
+    with pytest.raises(BadEnvelope, match="is not from 0 to"):
+        outbox.add(b"<e/>", event_id(1), 1, time)
+    assert (outbox.events, outbox.has_unsent) == (0, False)
 
 
 def test_a_batch_is_closed_when_it_is_full() -> None:

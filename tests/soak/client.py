@@ -49,11 +49,11 @@ class Publisher:
         self.stopped = asyncio.Event()
         enqueue: Any = client._enqueue
 
-        def recorded(document: bytes, event_id: EventId) -> Any:
+        def recorded(document: bytes, event_id: EventId, time: int | None) -> Any:
             # The checker must know each delivered event.
             key, digest = key_fields(event_id), digest_of(document)
             notes.note("published", key=key, digest=digest, **self._next)
-            return enqueue(document, event_id)
+            return enqueue(document, event_id, time)
 
         client._enqueue = recorded  # type: ignore[method-assign]
 
