@@ -71,6 +71,8 @@ def as_json(event: ReceivedEvent) -> bytes:
     }
     if event.validation is not Validation.DESCRIBED:
         content["validation"] = event.validation.value
+    if event.time is not None:
+        content["time"] = event.time
     if isinstance(event, MergedEvent) and event.late:
         content["late"] = True
     if event.order is not None:
@@ -91,6 +93,8 @@ def as_text(event: ReceivedEvent) -> bytes:
     ]
     if event.validation is not Validation.DESCRIBED:
         words.append(event.validation.value)
+    if event.time is not None:
+        words.append(f"time {clock_time(event.time)}")
     if isinstance(event, MergedEvent) and event.late:
         words.append("late")
     if event.order is not None:

@@ -8,7 +8,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 
 import click
@@ -17,6 +17,7 @@ from broker.cli.failure import failure_of
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.publishing.collection_splitter import Split
 from broker.cli.publishing.document_reader import Item, read_all
+from broker.cli.publishing.event_time import TimeRule, parse_time_rule
 from broker.cli.publishing.input_options import InputOptions, input_options
 from broker.cli.publishing.key_options import KeyOptions, key_options
 from broker.cli.publishing.pace import AsFastAsPossible, OriginalPace, Pace, Rate, TimePath
@@ -35,6 +36,7 @@ from broker.cli.publishing.tally import Tally
 from broker.cli.standard_input import open_stdin
 from broker.cli.stop_signal import stop_on_signals
 from broker.cli.terminal import echo, print_note
+from broker.errors import BadQuery
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import check_stream_name
 
@@ -46,6 +48,13 @@ def _parse_time_path(_: click.Context, __: click.Parameter, value: str | None) -
         raise click.BadParameter(
             f"{value!r}: {error}; give a path such as Who/Date, .//Time or head/@at"
         ) from None
+
+
+def _parse_time_rule(text: str | None, namespaces: Mapping[str, str]) -> TimeRule | None:
+    try:
+        return None if text is None else parse_time_rule(text, namespaces)
+    except BadQuery as error:
+        raise click.UsageError(f"--time {text}: {error.text}") from None
 
 
 @click.command(no_args_is_help=True)
@@ -82,6 +91,12 @@ def _parse_time_path(_: click.Context, __: click.Parameter, value: str | None) -
     help="Path of a payload's time, for --pace.  [default: known for the shipped types]",
 )
 @click.option(
+    "--time",
+    "time_text",
+    metavar="XPATH",
+    help="The event's own time, by this expression in its payload: ISO 8601, or ms since 1970.",
+)
+@click.option(
     "--json-payload",
     is_flag=True,
     help="Publish each JSON value, or each feature of GeoJSON, as XML of the type json.",
@@ -101,6 +116,7 @@ def command(
     rate: float | None,
     pace: float | None,
     time_from: TimePath | None,
+    time_text: str | None,
     json_payload: bool,
     split: Split | None,
     namespaces: dict[str, str],
@@ -132,17 +148,19 @@ def command(
     if stream is not None:
         check_stream_name(stream)
     rule = keys.parse_rule(namespaces)
+    time_rule = _parse_time_rule(time_text, namespaces)
     options = PublishOptions(
         stream=stream,
         type=type_ or None,
         security_level=SecurityLevel(security_level) if security_level else None,
         time_from=time_from,
+        time=time_rule,
         key=rule,
         json_payload=json_payload,
     )
     tally = Tally(print_note)
-    if namespaces and split is None and rule is None:
-        raise click.UsageError("--namespace needs --split or --id")
+    if namespaces and split is None and rule is None and time_rule is None:
+        raise click.UsageError("--namespace needs --split, --id or --time")
     needs_table = rule is not None or input_.is_repeated
     if not needs_table and (keys.published is not None or keys.most is not None):
         raise click.UsageError("--published and --published-max need --id, --watch or --every")
@@ -166,6 +184,7 @@ def command(
         "id": rule and rule.text,
         "json": json_payload,
         "namespaces": namespaces,
+        "time": time_text,
     }
     with contextlib.ExitStack() as stack:
         table = None

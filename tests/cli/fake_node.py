@@ -18,6 +18,7 @@ from broker.event.event_id import EventId
 from broker.event.place import Place, Position
 from broker.event.site_notice import SiteNotice
 from broker.event.writer import write_event
+from broker.wire.messages import PROTOCOL_VERSIONS, Welcome
 
 
 @attrs.frozen
@@ -46,6 +47,7 @@ class FakeNode:
     bad_query: BrokerError | None = None
     warnings: tuple[str, ...] = ()
     client_id: str = "fake"
+    version: int = PROTOCOL_VERSIONS[-1]
     on_publish: Callable[[FakeClient], None] = lambda _: None
 
     on_wait: Callable[[], None] = lambda: None
@@ -85,6 +87,7 @@ class FakeClient:
     def __init__(self, node: FakeNode) -> None:
         self._node = node
         self.client_id = node.client_id
+        self.welcome = Welcome(node.version, "n", "o", 1 << 20, 1 << 20, "/n")
         self._receipts: list[asyncio.Future[Receipt]] = []
         self.on_state: Callable[[bool, BrokerError | None], None] | None = None
         self.on_trouble: Callable[[BrokerError | None], None] | None = None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import attrs
 import pytest
 
 from broker.cli.event_format import (
@@ -37,6 +38,14 @@ def test_a_late_event_of_a_merge_is_marked(late: bool) -> None:
     merged = MergedEvent(event.place, event.header, event.liveness, event.document, late)
     assert as_text(merged).splitlines()[0].endswith(b"  late") is late
     assert json.loads(as_json(merged)).get("late", False) is late
+
+
+def test_the_event_s_own_time_is_shown() -> None:
+    event = received(5)
+    timed = attrs.evolve(event, header=event.header._replace(time=1_700_000_000_000))
+    assert as_text(timed).splitlines()[0].endswith(b"  time 2023-11-14T22:13:20.000Z")
+    assert json.loads(as_json(timed))["time"] == 1_700_000_000_000
+    assert "time" not in json.loads(as_json(event))
 
 
 def test_missing_numbers_of_a_bundle_are_one_line() -> None:

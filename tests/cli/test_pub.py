@@ -67,6 +67,34 @@ def test_output_of_sub_can_be_published_again() -> None:
     assert node.published[0].event_type.security_level is SecurityLevel.LOW
 
 
+def test_the_time_of_an_event_is_that_of_its_payload(tmp_path: Path) -> None:
+    file = tmp_path / "a.xml"
+    texts = ("2026-12-01T05:00:00.25Z", " 1700000000000 ", "", "1969-12-31", "today", "27205959")
+    file.write_text("".join(f"<p:a xmlns:p='u:a'><p:t>{text}</p:t></p:a>" for text in texts))
+    options = ("--type", "a", "1.0", "--time", "//q:t", "--namespace", "q=u:a")
+    node = FakeNode()
+    result = run(node, "pub", str(file), *options)
+    times = [each.rest["time"] for each in node.published]
+    assert times == [1_796_101_200_250, 1_700_000_000_000, None]
+    assert result.exit_code == 1
+    assert "--time //q:t: the event's time -86400000 is not from 0 to" in result.stderr
+    assert result.stderr.count("is not a time: ISO 8601, or ms since 1970") == 2
+    # A line of `sub --json` has the time.
+    lines = [json.dumps({"type": "a", "version": "1", "payload": "<a/>", "time": t}) for t in times]
+    again = FakeNode()
+    assert run(again, "pub", "-", stdin="\n".join(lines)).exit_code == 0
+    assert [each.rest["time"] for each in again.published] == times
+
+
+def test_a_node_without_times_is_named_once(tmp_path: Path) -> None:
+    file, note = str(flights(tmp_path, 3)), "too old for the events' own times"
+    node = FakeNode(version=7)
+    result = run(node, "pub", file, "--time", "'2026-12-01'")
+    assert (result.exit_code, result.stderr.count(note)) == (0, 1)
+    assert note not in run(node, "pub", file).stderr
+    assert note not in run(FakeNode(), "pub", file, "--time", "'2026-12-01'").stderr
+
+
 def test_a_local_refusal_is_reported_with_status_1(tmp_path: Path) -> None:
     file = tmp_path / "x.xml"
     file.write_text(FLIGHT % 1 + "\n<flight><id></flight>\n<?xml version='1.0'?>" + FLIGHT % 2)

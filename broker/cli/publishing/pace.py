@@ -6,7 +6,7 @@ Sans-I/O, in seconds.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from lxml import etree
@@ -17,6 +17,7 @@ RECORDING_RESET: Final = 6 * 3600.0
 #: Seconds of lateness that a rate catches up.
 MAX_CATCH_UP: Final = 0.1
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FEED_TIME = re.compile(r"([0-3][0-9])([0-2][0-9])([0-5][0-9])([0-5][0-9])", re.ASCII)
 
 
@@ -35,6 +36,24 @@ def parse_time(text: str) -> float | None:
     try:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def parse_event_time(text: str) -> int | None:
+    """Return ms since 1970, or None.
+
+    ISO 8601, by default in UTC, or ms since 1970. The air-traffic feed's form has no month.
+    """
+    text = text.strip()
+    if re.fullmatch(r"[0-9]{9,16}", text, re.ASCII):
+        return int(text)
+    if re.fullmatch(r"[0-9]{,8}", text, re.ASCII):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
         return None
 

@@ -10,14 +10,21 @@ import attrs
 from lxml import etree
 
 from broker.cli.publishing.document_splitter import DocumentSplitter
+from broker.cli.publishing.event_time import TimeRule
 from broker.cli.publishing.known_types import TIMES, detect_type
-from broker.cli.publishing.pace import TimePath
+from broker.cli.publishing.pace import TimePath, parse_event_time
 from broker.cli.publishing.payload import Payload, UnusableDocument, make_payload
 from broker.cli.publishing.publication import Publication, RawDocument, Refusal, SourceLocation
 from broker.cli.publishing.publication_key import KeyRule
 from broker.errors import BrokerError
 from broker.event.encoding import is_utf8
-from broker.event.envelope import ENVELOPE_TYPE, NAMESPACE, EventType, SecurityLevel
+from broker.event.envelope import (
+    ENVELOPE_TYPE,
+    NAMESPACE,
+    EventType,
+    SecurityLevel,
+    event_time_problem,
+)
 from broker.event.reader import read_event
 
 #: Lines of `sub` that are not events.
@@ -37,6 +44,7 @@ class PublishOptions:
     type: tuple[str, str] | None = None
     security_level: SecurityLevel | None = None
     time_from: TimePath | None = None
+    time: TimeRule | None = None
     key: KeyRule | None = None
     json_payload: bool = False
     """Each JSON value of a source is a payload."""
@@ -125,6 +133,7 @@ class Preparation:
         rule = self.options.key
         if rule is not None and payload is None:
             raise UnusableDocument(f"--id {rule.text} has no value: the event has no payload")
+        event_time = self._find_event_time(payload, fields)
         level = self.options.security_level or SecurityLevel(fields.get("level") or "med")
         return Publication(
             location=location if payload is None else location.plus_lines(payload.skipped_lines),
@@ -133,7 +142,8 @@ class Preparation:
             payload=None if payload is None else payload.element,
             application_types=_text_values(fields, "application_types"),
             summary=_text_value(fields, "summary"),
-            time=None if payload is None else self._find_time(payload, name),
+            time=self._find_time(payload, name, event_time),
+            event_time=event_time,
             key=None if rule is None or payload is None else rule.find_key(payload.root),
             is_unchanged=payload is not None and payload.is_unchanged,
         )
@@ -160,9 +170,28 @@ class Preparation:
             )
         return detected.name, detected.version, detected.stream
 
-    def _find_time(self, payload: Payload, type_name: str) -> float | None:
-        path = self.options.time_from or _TIME_PATHS.get(type_name)
-        return None if path is None else path.find_time(payload.root)
+    def _find_event_time(self, payload: Payload | None, fields: dict[str, Any]) -> int | None:
+        """Return the time for the header: by `--time`, else that of the line of JSON."""
+        if self.options.time is not None:
+            return None if payload is None else self.options.time.find_time(payload.root)
+        time = fields.get("time")
+        if isinstance(time, str):
+            time = parse_event_time(time)
+            if time is None:
+                raise UnusableDocument("time is not a time: ISO 8601, or ms since 1970")
+        if time is not None and (problem := event_time_problem(time)):
+            raise UnusableDocument(problem)
+        return time
+
+    def _find_time(
+        self, payload: Payload | None, type_name: str, event_time: int | None
+    ) -> float | None:
+        """Return the time for `--pace`."""
+        path = self.options.time_from
+        if path is None and event_time is not None:
+            return event_time / 1000
+        path = path or _TIME_PATHS.get(type_name)
+        return None if path is None or payload is None else path.find_time(payload.root)
 
 
 def _single_payload(text: str) -> Payload:

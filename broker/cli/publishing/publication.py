@@ -55,6 +55,8 @@ class Publication:
     summary: str | None = None
     time: float | None = None
     """The event's own time, seconds since 1970; None if it has none."""
+    event_time: int | None = None
+    """Its time for the header, ms since 1970; None if it has none there."""
     key: bytes | None = None
     """Key of the event in the table of published keys; None without `--id`."""
     is_unchanged: bool = True

@@ -43,13 +43,20 @@ class KeyRule:
 
 def parse_key_rule(text: str, namespaces: Mapping[str, str], *, with_content: bool) -> KeyRule:
     """Raises `BadQuery`."""
+    return KeyRule(text, compile_payload_value(text, namespaces), with_content)
+
+
+def compile_payload_value(
+    text: str, namespaces: Mapping[str, str]
+) -> Callable[[etree._Element], str]:
+    """Return a function from a payload to the value of an expression. Raises `BadQuery`."""
     for prefix in parse_expression(text, QueryLimits())[1].prefixes:
         if prefix not in namespaces and prefix not in PREDEFINED_PREFIXES:
             raise BadQuery(f"the prefix {prefix} is not bound: give --namespace {prefix}=URI")
     query = parse_query(text, namespaces)
     if query.variables or query.uses_envelope:
         raise BadQuery("it sees only the payload, not the envelope")
-    return KeyRule(text, compile_value(query.text, dict(query.namespaces)), with_content)
+    return compile_value(query.text, dict(query.namespaces))
 
 
 def _canonical_form(payload: etree._Element) -> bytes:

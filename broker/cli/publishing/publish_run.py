@@ -15,6 +15,7 @@ from broker.cli.publishing.tally import REFUSALS, Tally
 from broker.cli.stop_signal import Stop
 from broker.client.client import Client
 from broker.errors import BrokerError, Closed, GaveUp, Overloaded, TableUnavailable
+from broker.wire.messages import STATE_VERSION
 
 #: With more unanswered events reading waits.
 MAX_OUTSTANDING: Final = 5_000
@@ -57,6 +58,7 @@ class PublishRun:
         self._max_outstanding = most_outstanding
         self._record = PortionRecord(table)
         self._is_flush_due = False
+        self._drops_times = False
         self._loop = asyncio.get_running_loop()
         self._receipts: deque[asyncio.Future[Any]] = deque()
         self._give_up_timer: asyncio.TimerHandle | None = None
@@ -120,6 +122,8 @@ class PublishRun:
     def _try_publish(self, item: Publication) -> bool:
         """Return False if the outbox is full."""
         self._drop_settled()
+        if item.event_time is not None and not self._drops_times:
+            self._check_version()
         try:
             receipt = asyncio.ensure_future(
                 self._client.publish(
@@ -129,6 +133,7 @@ class PublishRun:
                     linkage=item.linkage,
                     application_types=item.application_types,
                     summary=item.summary,
+                    time=item.event_time,
                 )
             )
         except Overloaded as error:
@@ -145,6 +150,12 @@ class PublishRun:
             portion = self._record.begin_event(item.key)
             receipt.add_done_callback(lambda future: self._count_result(item, portion, future))
         return True
+
+    def _check_version(self) -> None:
+        welcome = self._client.welcome
+        if welcome is not None and welcome.version < STATE_VERSION:
+            self._drops_times = True
+            self._tally.report("the node is too old for the events' own times: it gets none")
 
     def _count_result(
         self, item: Publication, portion: Portion, future: asyncio.Future[Any]
