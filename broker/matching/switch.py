@@ -38,7 +38,7 @@ from broker.matching.contract import (
     accepted_class,
 )
 from broker.matching.document_limits import DocumentLimits
-from broker.matching.engine.batch_match import match_batches
+from broker.matching.engine.batch_match import MatchedRows, match_batches, match_shapes
 from broker.matching.engine.binding import ShapeBatch
 from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries
 from broker.matching.engine.family_time_limit import FamilyTimeLimit
@@ -257,22 +257,22 @@ class Switch:
         recognised_at = clock()
         counters.recognition_seconds += recognised_at - started
         remaining.update(dict.fromkeys(parsed))
-        prepared: list[tuple[RecognisedGroup, ShapePlan, ShapeBatch]] = []
+        prepared: list[tuple[RecognisedGroup, ShapePlan]] = []
         for group in groups:
             plan = self._plans.get(group.shape, self._variants)
             if plan is None:
                 remaining.update(dict.fromkeys(group.places))
             else:
-                prepared.append((group, plan, ShapeBatch(group.values)))
-        match_batches([(plan.bindings, batch) for _, plan, batch in prepared])
+                prepared.append((group, plan))
+        matched = match_shapes([(plan.bindings, group.values) for group, plan in prepared])
         finished = clock()
-        rows = sum(batch.size for _, _, batch in prepared)
+        rows = sum(len(group.places) for group, _ in prepared)
         seconds_each = (finished - recognised_at) / max(1, rows)
-        for group, plan, batch in prepared:
+        for (group, plan), rows_of_group in zip(prepared, matched, strict=True):
             recognised_at = finished
-            answered = self._match_recognised(group, plan, batch, verdicts, remaining)
+            answered = self._match_recognised(group, plan, rows_of_group, verdicts, remaining)
             finished = clock()
-            seconds = finished - recognised_at + seconds_each * batch.size
+            seconds = finished - recognised_at + seconds_each * len(group.places)
             counters.count_recognised(group.shape.reference, answered, seconds)
         return groups
 
@@ -280,12 +280,12 @@ class Switch:
         self,
         group: RecognisedGroup,
         plan: ShapePlan,
-        batch: ShapeBatch,
+        matched: MatchedRows,
         verdicts: list[Verdict | None],
         remaining: dict[int, UndecidedDocument | None],
     ) -> int:
         """Match documents of one shape; return their number. Undecided ones go to `remaining`."""
-        members_by_row, undecided, bad_envelopes = batch.matching, batch.undecided, 0
+        (members_by_row, undecided), bad_envelopes = matched, 0
         header_of, view_of = group.shape.read_header, self._registry.stream_patterns.get_view
         view, stream, level, kind = None, "", None, group.shape.verdict_class
         new = tuple.__new__  # The named tuple's constructor, with one call less.

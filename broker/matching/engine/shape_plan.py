@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from broker.dtd.interfaces import IDtdCache
 from broker.matching.contract import NO_VARIANTS, Accepted, Variants
@@ -32,6 +34,8 @@ MEMBERS_A_VISIT = 1 / 4
 
 
 class ShapePlan:
+    """Families bound to a shape, and to others that differ from it only in prefixes."""
+
     def __init__(self, shape: Shape) -> None:
         self.bindings = ShapeBindings()
         self.dtd = shape.dtd
@@ -41,6 +45,13 @@ class ShapePlan:
         self._reader = ConjunctionReader()
         self.newest_family = 0
         self.dead_families = 0
+
+    def try_share(self) -> bool:
+        """Return True if the plan holds for shapes with other prefixes too, from now on."""
+        if self._input.reads_prefixes:
+            return False
+        self._input.prefixes_vary = True
+        return True
 
     def bind_families(self, registry: SubscriptionRegistry, visits: int) -> int:
         """Bind new families within about `visits` node visits; return the number used."""
@@ -128,6 +139,22 @@ def make_evaluation_input(shape: Shape) -> EvaluationInput:
     )
 
 
+def hash_structure(shape: Shape) -> bytes:
+    """Return a hash of the shape's tree without prefixes, its slots, and its type's DTD.
+
+    Shapes with the same hash differ only in prefixes.
+    """
+    found = hashlib.sha256(f"{shape.reference} {shape.dtd.content_hash}".encode())
+    nodes = [shape.tree]
+    while nodes:
+        node = nodes.pop()
+        fields = (node.kind.value, node.namespace, node.local, node.value)
+        found.update(repr((*fields, len(node.attributes), len(node.children))).encode())
+        nodes += node.attributes
+        nodes += node.children
+    return found.digest()
+
+
 class UndecidedDocument(NamedTuple):
     """A recognised document with queries that its shape's plan does not decide."""
 
@@ -144,6 +171,8 @@ class PlanCache:
         self._shapes = shapes
         self._registry = registry
         self._plans: dict[Shape, ShapePlan] = {}
+        #: The plan that shapes share, by their structure without prefixes.
+        self._shared: WeakValueDictionary[bytes, ShapePlan] = WeakValueDictionary()
         #: Visits left in this call for binding families.
         self._visits_left = 0
 
@@ -169,7 +198,7 @@ class PlanCache:
             return None
         plan = self._plans.get(shape)
         if plan is None:
-            plan = self._plans[shape] = ShapePlan(shape)
+            plan = self._plans[shape] = self._make_plan(shape)
         registry = self._registry
         if (
             plan.pending
@@ -177,6 +206,13 @@ class PlanCache:
             or plan.dead_families != registry.dead_families
         ):
             self._visits_left -= plan.bind_families(registry, self._visits_left)
+        return plan
+
+    def _make_plan(self, shape: Shape) -> ShapePlan:
+        structure = hash_structure(shape)
+        plan = self._shared.get(structure)
+        if plan is None or not plan.try_share():
+            plan = self._shared[structure] = ShapePlan(shape)
         return plan
 
     def peek(self, shape: Shape) -> ShapePlan | None:

@@ -29,6 +29,10 @@ class EvaluationInput:
         self.payload = payload
         self.variables = variables
         self.elements_by_name = ElementsByName()
+        self.prefixes_vary = False
+        """True if documents with other prefixes have this tree: none of its prefixes counts."""
+        self.reads_prefixes = False
+        """True if a result depends on a prefix of the tree."""
         self._envelope = envelope
 
     @property

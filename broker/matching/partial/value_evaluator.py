@@ -251,9 +251,9 @@ class ValueEvaluator(abc.ABC):
 
     def _compute_name_call(self, call: tree.FunctionCall, context: Context) -> GuardedValue:
         if not call.arguments:
-            return unguarded(_name_of(call.name, context.node))
+            return unguarded(self._name_of(call.name, context.node))
         members = first_member_cases(self.evaluate_nodes(call.arguments[0], context), self.work)
-        return [(when, _name_of(call.name, node)) for when, node in members]
+        return [(when, self._name_of(call.name, node)) for when, node in members]
 
     def _boolean_cases(
         self, expression: tree.Expression, context: Context, yes: bytes | float, no: bytes | float
@@ -300,11 +300,15 @@ class ValueEvaluator(abc.ABC):
             case _:
                 return self.evaluate_nodes(start, context)
 
-
-def _name_of(function: str, node: Node | None) -> Constant:
-    if node is None or not node.local:
-        return _EMPTY_TEXT
-    if function == "namespace-uri":
-        return Constant((node.namespace or "").encode())
-    prefix = f"{node.prefix}:" if function == "name" and node.prefix else ""
-    return Constant(f"{prefix}{node.local}".encode())
+    def _name_of(self, function: str, node: Node | None) -> Constant:
+        if node is None or not node.local:
+            return _EMPTY_TEXT
+        if function == "namespace-uri":
+            return Constant((node.namespace or "").encode())
+        if function == "local-name" or not node.namespace:
+            return Constant(node.local.encode())
+        self._input.reads_prefixes = True
+        if self._input.prefixes_vary:
+            raise Undecidable("the prefix differs between documents of this structure")
+        prefix = f"{node.prefix}:" if node.prefix else ""
+        return Constant(f"{prefix}{node.local}".encode())
