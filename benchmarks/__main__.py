@@ -32,6 +32,7 @@ NAMES: Final = (
     "memory",
     "reload",
     "content",
+    "feeds",
     "links",
     "group",
     "line",

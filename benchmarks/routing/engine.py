@@ -19,7 +19,7 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.event.stream import StreamPattern
-from broker.matching.contract import Accepted
+from broker.matching.contract import NO_VARIANTS, Accepted, Variants
 from broker.matching.query.query import parse_query
 from broker.sessions.time_slices import SLICE_SECONDS
 
@@ -71,10 +71,12 @@ def load_dtds() -> DtdCache:
 class Engine:
     """One engine with subscriptions to every stream."""
 
-    def __init__(self, name: str, dtds: DtdCache) -> None:
+    def __init__(self, name: str, dtds: DtdCache, variants: Variants = NO_VARIANTS) -> None:
+        """`variants` replace the DTDs of events."""
         module, factory = ENGINES[name]
         make = getattr(importlib.import_module(module), factory)
         self._matcher: Any = make(dtds, clock=time.perf_counter)
+        self._variants = variants
         self._added = 0
 
     def subscribe(self, queries: Iterable[str], namespaces: Mapping[str, str]) -> list[int]:
@@ -113,7 +115,7 @@ class Engine:
         start = 0
         while start < len(documents):
             verdicts = self._matcher.match(
-                documents[start : start + BATCH], frozenset(), SLICE_SECONDS
+                documents[start : start + BATCH], SLICE_SECONDS, self._variants
             )
             for verdict in verdicts:
                 if not isinstance(verdict, Accepted):
