@@ -14,7 +14,8 @@ from typing import Final
 
 import attrs
 
-from broker.limit_registry import LimitRegistry
+from broker.limit_registry import Limit, LimitRegistry
+from broker.rate_limited_log import RateLimitedLog
 
 _MARKUP = re.compile(
     rb"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)"
@@ -65,9 +66,13 @@ class NameWatch:
     """
 
     def __init__(
-        self, limits: NameLimits = _DEFAULT_LIMITS, limit_registry: LimitRegistry | None = None
+        self,
+        limits: NameLimits = _DEFAULT_LIMITS,
+        limit_registry: LimitRegistry | None = None,
+        log: RateLimitedLog | None = None,
     ) -> None:
         self._limits = limits
+        self._log = log
         self._known: set[bytes] = set()
         self._total = _Share()
         self._shares: dict[str, _Share] = {}
@@ -119,8 +124,21 @@ class NameWatch:
             size -= len(name)
             if len(new) > names or size < 0:
                 limit.count_reached()
+                self._report(limit, holder)
                 return False
         return True
+
+    def _report(self, limit: Limit, holder: str) -> None:
+        if self._log is None:
+            return
+        owner = holder or "events of other nodes and of logs"
+        self._log.report(
+            limit.name,
+            holder,
+            f"{owner}: the bound {limit.name} is reached. Documents with further names that no DTD "
+            "declares are parsed in a thread of their own, which takes longer, until the node "
+            "restarts",
+        )
 
     def _are_few(self, text: bytes, declared: Set[str], names: int, size: int) -> bool:
         """Return True if the words that may be names are few: a fast upper bound."""

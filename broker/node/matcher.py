@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from twisted.logger import Logger
+
 from broker.config import Settings
 from broker.dtd.interfaces import IDtdCache
 from broker.limit_registry import LimitRegistry
@@ -14,7 +16,9 @@ from broker.matching.name_watch import NameWatch
 from broker.matching.query.limits import QueryLimits
 from broker.matching.reference_matcher import ReferenceMatcher
 from broker.matching.switch import Switch
+from broker.rate_limited_log import RateLimitedLog
 
+_log = Logger()
 _ENGINES: Mapping[str, Callable[..., IMatcher]] = {
     "switch": Switch,
     "reference": ReferenceMatcher,
@@ -36,7 +40,10 @@ def make_matcher(
         clock=time.perf_counter,
         max_run_time=settings.query.max_run_time,
         max_share=settings.query.max_share,
-        names=NameWatch(limit_registry=limit_registry),
+        names=NameWatch(
+            limit_registry=limit_registry,
+            log=RateLimitedLog(lambda text: _log.warn("{text}", text=text), time.monotonic),
+        ),
         processor_clock=time.thread_time,
     )
 

@@ -10,6 +10,7 @@ from broker.matching.name_watch import (
     NameLimits,
     NameWatch,
 )
+from broker.rate_limited_log import RateLimitedLog
 
 DECLARED = frozenset({"a", "b", "p:c", "k", "xmlns:p"})
 
@@ -57,6 +58,18 @@ def test_a_holder_at_its_bound_has_no_room_and_others_have(mark: bytes) -> None:
     assert has_room(watch, names(900, b"m", mark), "good")
     share = {each.name: each for each in limits}["undeclared-names-of-account"]
     assert (share.find_used(), share.reached) == (1_100, 2)
+
+
+def test_the_log_names_the_bound_and_its_holder_once() -> None:
+    lines: list[str] = []
+    log = RateLimitedLog(lines.append, lambda: 0.0)
+    watch = NameWatch(NameLimits(max_names=40, max_names_of_holder=20), log=log)
+    watch.count_undeclared(names(20), DECLARED, "greedy")
+    for _ in range(3):
+        assert not has_room(watch, names(1, b"more"), "greedy")
+    assert [line.partition(".")[0] for line in lines] == [
+        "greedy: the bound undeclared-names-of-account is reached"
+    ]
 
 
 def test_long_names_count_by_their_bytes() -> None:
