@@ -21,6 +21,15 @@ def main(folder: Path) -> None:
 
     They are made up, and the same in each run.
     """
+    try:
+        write_feeds(folder)
+    except OSError as error:
+        raise click.ClickException(f"{folder}: {error.strerror or error}") from None
+    click.echo(f"{folder}: cap, siri, tfms, iwxxm, cot, nitf and quakes")
+
+
+def write_feeds(folder: Path) -> None:
+    """Write files and folders; those of an earlier run are replaced."""
     chance = Random(1)
     alerts = [documents.alert(chance, number, ("", "cap")[number % 2]) for number in range(20)]
     _write(folder / "cap", (alert + "\n" for alert in alerts))
@@ -40,7 +49,6 @@ def main(folder: Path) -> None:
     _write(folder / "cot", (documents.cursor(chance, number) for number in range(30)))
     _write(folder / "nitf", (documents.article(chance, number) for number in range(20)))
     (folder / "quakes.geojson").write_text(documents.earthquakes(chance, 12))
-    click.echo(f"{folder}: cap, siri, tfms, iwxxm, cot, nitf and quakes")
 
 
 def _write(folder: Path, texts: Iterable[str]) -> None:
