@@ -9,6 +9,8 @@ from lxml import etree
 
 from broker.dtd.reference import DtdReference
 from broker.dtd.xsd.bundle import SchemaBundle
+from broker.dtd.xsd.slot_types import SlotTypes
+from broker.dtd.xsd.table_process import shared_tables
 from broker.dtd.xsd.validator import SchemaValidator, shared_validator
 from broker.errors import BadDtd, BadEnvelope, NotValid
 from broker.event.payload import find_payload_element
@@ -31,6 +33,17 @@ class PayloadSchema:
         if reply.error is not None:
             where = f"{reply.file}:{max(reply.line, 1)}: " if reply.file else ""
             raise BadDtd(f"the schema can not be used: {where}{reply.error}")
+
+    @property
+    def slot_types(self) -> SlotTypes | None:
+        """Types of the values of valid events; None while a process reads them."""
+        return shared_tables().get(self.content_hash, self._packed)
+
+    @property
+    def has_slot_types(self) -> bool:
+        """Return True if some values may vary in valid events, as far as is known."""
+        types = self.slot_types
+        return types is not None and bool(types.roots)
 
     def check(self, root: etree._Element) -> NotValid | None:
         """Return the error of an event whose payload is not valid."""

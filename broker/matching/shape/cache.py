@@ -96,8 +96,7 @@ class ShapeCache:
 
         `root` is its tree with defaults applied.
         """
-        if dtd.schema is not None:
-            # A shape does not tell whether its values are valid by the schema.
+        if dtd.schema is not None and not dtd.schema.has_slot_types:
             return None
         learner = self.types.get(dtd.reference)
         if learner is None or learner.dtd.content_hash != dtd.content_hash:

@@ -17,6 +17,8 @@ from broker.dtd.declaration import DeclaredAttribute
 from broker.dtd.declared_names import ENVELOPE_PREFIX
 from broker.dtd.interfaces import IDtd
 from broker.dtd.tokenised import normalise_tokens
+from broker.dtd.xsd.slot_check import IsValid, SlotCheck, compile_check
+from broker.dtd.xsd.slot_types import SlotTypes, SlotWalker
 from broker.event.envelope import NAMESPACE
 from broker.matching.query.namespaces import XML_NAMESPACE
 from broker.matching.shape.document_template import SLOT_TEXT, SLOT_VALUE
@@ -135,6 +137,8 @@ class Token:
     end: int
     node: Node
     attribute: AttributeClass | None
+    is_valid: IsValid | None = None
+    """Returns True for other valid values; None: all are."""
 
 
 @attrs.frozen
@@ -170,12 +174,15 @@ class DocumentCutter:
         payload: etree._Element | None,
         eligible: EligibleValues,
         max_constant_bytes: int,
+        types: SlotTypes | None = None,
     ) -> None:
+        """`types` are those of the schema, if there is one."""
         self._document = document
         self._elements: Iterator[etree._Element] = root.iter()
         self._payload = payload
         self._eligible = eligible
         self._max_constant_bytes = max_constant_bytes
+        self._walker = SlotWalker(types)
         self._order = 0
         self._tokens: list[Token] = []
         self._tree = self._parent = Node(NodeKind.ROOT, None, 0)
@@ -235,11 +242,14 @@ class DocumentCutter:
             self._payload_node = node
         self._parent = node
         self._open.append((name, declared, element))
+        is_payload = element is self._payload
+        self._walker.start(str(element.tag), map(str, element.keys()), is_payload=is_payload)
         self._previous = None
         self._cut_attributes(declared, element, tag.start("attributes"), tag.end("attributes"))
 
     def _end_tag(self, name: bytes) -> None:
         opened, _, self._previous = self._open.pop()
+        self._walker.end()
         if opened != name or self._parent.parent is None:
             raise NotLearnable(Reason.UNVERIFIED)
         self._parent.last = self._order
@@ -270,7 +280,8 @@ class DocumentCutter:
             place += 1
             node = self._add_attribute(clark, prefix, value)
             if self._eligible.is_eligible_attribute(name, declared):
-                self._add_token(match.start(2), match.end(2), node, (name, declared))
+                check = self._walker.attribute_check(clark)
+                self._add_token(match.start(2), match.end(2), node, (name, declared), check)
         # The remaining attributes are defaults from the DTD.
         for supplied, (clark, text) in enumerate(known[place:], place + 1):
             prefix = None
@@ -313,7 +324,7 @@ class DocumentCutter:
             and document.startswith(b"</", end)
             and self._eligible.is_eligible_text(name, str(parent.tag))
         ):
-            self._add_token(start, end, node, None)
+            self._add_token(start, end, node, None, self._walker.text_check())
         return end
 
     # ---------------------------------------------------------------- both
@@ -323,10 +334,24 @@ class DocumentCutter:
         return self._order
 
     def _add_token(
-        self, start: int, end: int, node: Node, attribute: AttributeClass | None
+        self,
+        start: int,
+        end: int,
+        node: Node,
+        attribute: AttributeClass | None,
+        check: SlotCheck | None,
     ) -> None:
+        """Add a value, unless the schema may forbid other values."""
+        is_valid = None
+        if check is None:
+            return
+        if not check.is_free:
+            is_valid = compile_check(check)
+            if not is_valid(self._document[start:end]):
+                # The check accepts only some of the valid values.
+                return
         self._cut_bytes += end - start
-        self._tokens.append(Token(start, end, node, attribute))
+        self._tokens.append(Token(start, end, node, attribute, is_valid))
 
 
 def _split_name(clark: str) -> tuple[str, str | None]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
+from broker.dtd.xsd.slot_check import IsValid
 from broker.event.envelope import Validation
 from broker.matching.contract import Accepted, AcceptedWithLatestVersion
 from broker.matching.shape.document_cut import (
@@ -24,6 +26,8 @@ from broker.matching.shape.header_fields import (
 )
 from broker.matching.shape.tree import Node
 from broker.matching.undescribed import is_undescribed
+
+ExtractValues: TypeAlias = Callable[[bytes], tuple[bytes, ...] | None]
 
 #: Approximate memory of a tree node: the object, two lists, a value.
 _NODE_BYTES = 320
@@ -88,10 +92,11 @@ class Shape:
         self._template = DocumentTemplate(
             cut.constants_around(slots), [token.attribute is None for token in slots], max_bytes
         )
-        #: Returns a document's slot values in order; None for another shape. A value equals the
-        #: parser's value, in UTF-8.
-        self.extract_values: Callable[[bytes], tuple[bytes, ...] | None] = (
-            self._template.extract_values
+        #: Returns a document's slot values in order; None for another shape, and for values that
+        #: the schema may forbid. A value equals the parser's value, in UTF-8.
+        self.extract_values: ExtractValues = _with_checks(
+            self._template.extract_values,
+            [(n, slot.is_valid) for n, slot in enumerate(slots) if slot.is_valid is not None],
         )
         self.node_count = self.tree.last + (0 if self.payload is None else self.payload.last)
         #: For the cache: recognised documents, time of the last use, and key of the bucket.
@@ -113,3 +118,20 @@ class Shape:
         """Compile the expression for documents with values like these, or a part of it; return the
         bytes used."""
         return self._template.compile_expression(values, max_slots)
+
+
+def _with_checks(
+    extract_values: ExtractValues, checks: Sequence[tuple[int, IsValid]]
+) -> ExtractValues:
+    if not checks:
+        return extract_values
+
+    def extract_valid_values(document: bytes) -> tuple[bytes, ...] | None:
+        values = extract_values(document)
+        if values is not None:
+            for number, is_valid in checks:
+                if not is_valid(values[number]):
+                    return None
+        return values
+
+    return extract_valid_values

@@ -15,6 +15,7 @@ from functools import cached_property
 from lxml import etree
 
 from broker.dtd.interfaces import IDtd
+from broker.dtd.xsd.slot_types import SlotTypes
 from broker.matching.envelope import EnvelopeParts
 from broker.matching.shape.bounds import ShapeBounds
 from broker.matching.shape.document_cut import (
@@ -73,6 +74,11 @@ class TypeLearner:
         return (UndescribedValues if is_undescribed(self.dtd) else EligibleValues)(self.dtd)
 
     @property
+    def _slot_types(self) -> SlotTypes | None:
+        """Those of the type's schema, if it has one."""
+        return None if self.dtd.schema is None else self.dtd.schema.slot_types or SlotTypes()
+
+    @property
     def hits(self) -> int:
         return self._hits_of_forgotten + sum(shape.hits for shape in self.shapes)
 
@@ -110,9 +116,8 @@ class TypeLearner:
         The shape may be known, but not compiled for such values. Raises `NotLearnable`.
         """
         try:
-            cutter = DocumentCutter(
-                document, root, parts.payload, self._eligible, self._bounds.max_constant_bytes
-            )
+            most, types = self._bounds.max_constant_bytes, self._slot_types
+            cutter = DocumentCutter(document, root, parts.payload, self._eligible, most, types)
             return self._learn_cut(cutter.cut(start))
         except NotLearnable as refusal:
             if refusal.reason in (Reason.CONSTANTS, Reason.SLOTS):

@@ -8,6 +8,7 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.dtd.xsd.bundle import SchemaBundle, write_instruction
+from broker.dtd.xsd.table_process import shared_tables
 
 XSD = (
     '<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" elementFormDefault="qualified"%s>%s\n'
@@ -76,3 +77,11 @@ def write_files(folder: Path, **contents: bytes) -> None:
     folder.mkdir(exist_ok=True)
     for name, content in contents.items():
         (folder / f"{name}.xsd").write_bytes(content)
+
+
+def await_slot_types(dtd: Dtd) -> Dtd:
+    """Return the DTD when its table of types is read."""
+    assert dtd.schema is not None
+    while dtd.schema.slot_types is None:
+        shared_tables().wait()
+    return dtd
