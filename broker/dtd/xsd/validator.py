@@ -88,6 +88,9 @@ class SchemaValidator:
                 "its schema has taken too long on other documents, and is not used for "
                 f"{pause.until - self._clock():.0f} s"
             )
+        if self._process is not None and self._process.poll() is not None:
+            # It has ended in order, or someone has ended it: no request is to blame.
+            self.close()
         is_new = self._connection is None
         reply = self._exchange(request)
         if reply is None and not is_new and self._ended_in_order():
@@ -101,7 +104,7 @@ class SchemaValidator:
         self.close()
         self._pause(request.schema)
         self._log.warn(
-            "the schema {schema} has ended its process: {reason}",
+            "the schema {schema} {reason}",
             schema=request.schema[:12],
             reason=reason,
         )

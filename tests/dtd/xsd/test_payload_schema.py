@@ -168,17 +168,29 @@ def test_slow_documents_have_a_tenth_of_the_time(validator: SchemaValidator) -> 
     assert validator.started == 1
 
 
-def test_an_ended_process_is_replaced(validator: SchemaValidator) -> None:
+def test_a_process_that_someone_has_ended_is_replaced(validator: SchemaValidator) -> None:
     flight = schema(validator, pattern("a*"))
     good, bad = envelope(b"<flight>aa</flight>"), envelope(b"<flight>b</flight>")
     assert flight.check(good) is None
     process: Any = validator._process
     os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    refused = flight.check(good)
-    assert refused is not None and "code -9" in refused.text
-    now[0] = FIRST_PAUSE
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert flight.check(good) is None and flight.check(bad) is not None
+    assert validator.started == 2
+
+
+def test_a_process_that_does_not_answer_is_ended(
+    validator: SchemaValidator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.dtd.xsd.validator.ANSWER_SECONDS", 0.2)
+    flight, good = schema(validator, pattern("a*")), envelope(b"<flight>aa</flight>")
+    process: Any = validator._process
+    os.kill(process.pid, signal.SIGSTOP)
+    assert "has not answered" in str(flight.check(good))
+    assert process.poll() is not None
+    now[0] = FIRST_PAUSE
+    monkeypatch.undo()
+    assert flight.check(good) is None
 
 
 def test_a_process_that_ends_at_its_age_loses_nothing(
