@@ -15,10 +15,12 @@ from benchmarks.routing.one_by_one import check_agreement
 from benchmarks.routing.rounds import Cost, Task, measure, split_rounds
 from benchmarks.workloads.feed_documents import NAMES, FeedDocuments, feed_documents
 from benchmarks.workloads.feed_queries import FeedQueries, feed_queries
+from broker.dtd.dtd import Dtd
+from broker.dtd.xsd.table_process import shared_tables
 from broker.matching.contract import NO_VARIANTS, Variants
 from broker.matching.undescribed import EVERY_TYPE_UNDESCRIBED
 
-DESCRIPTION: Final = "CAP and SWIM with 500 queries: with a DTD, with other prefixes, without"
+DESCRIPTION: Final = "CAP and SWIM with 500 queries: with a DTD, a schema, other prefixes, or none"
 
 QUERIES: Final = 500
 ROUNDS: Final = 8
@@ -36,6 +38,7 @@ class Validation:
     label: str
     variants: Variants = NO_VARIANTS
     rebound: bool = False
+    has_schema: bool = False
     floor: float = 0.0
     """Least events a second, as a share of the first one's."""
 
@@ -44,6 +47,7 @@ class Validation:
 VALIDATIONS: Final = (
     Validation("described"),
     Validation("described, other prefixes", rebound=True, floor=0.8),
+    Validation("described, with a schema", has_schema=True, floor=0.5),
     Validation("undescribed", EVERY_TYPE_UNDESCRIBED, floor=0.8),
 )
 
@@ -68,11 +72,13 @@ def _make_tasks(feed: FeedDocuments, queries: FeedQueries) -> tuple[list[Task], 
     """Return tasks, and the matches in which engine and lxml agree."""
     dtds = load_dtds()
     dtds.add(*feed.dtd)
+    await_slot_types(dtds.add(*feed.schema))
     rebound = dict(zip(feed.events, feed.rebound, strict=True))
     tasks = []
     agreed = 0
     for each in VALIDATIONS:
-        engine = Engine(ENGINE, dtds, each.variants)
+        variants = {feed.dtd[0]: feed.schema[0]} if each.has_schema else each.variants
+        engine = Engine(ENGINE, dtds, variants)
         numbers = engine.subscribe(queries.texts, queries.namespaces)
 
         def match(
@@ -88,6 +94,12 @@ def _make_tasks(feed: FeedDocuments, queries: FeedQueries) -> tuple[list[Task], 
         )
         tasks.append(Task(each.label, match, QUERIES))
     return tasks, agreed
+
+
+def await_slot_types(dtd: Dtd) -> None:
+    """Return when the checks of values that the schema needs are known."""
+    while dtd.schema is not None and dtd.schema.slot_types is None:
+        shared_tables().wait()
 
 
 def report(
@@ -117,6 +129,7 @@ def report(
             f"events: {sizes}; numbers and identifiers differ in each, structures recur",
             "comments are removed, and documents with references or quotes in texts are left out: "
             "they would be parsed in each case",
+            "the schema is made from the events: numbers, times, enumerations",
             "other prefixes: three bindings of the same namespaces in turn",
             "events/s: of a second of processor time, in the median round; tasks alternate, each "
             "round on fresh documents",

@@ -10,11 +10,15 @@ from typing import Any, Final
 import attrs
 from lxml import etree
 
+from benchmarks.workloads.feed_schema import infer_schema
 from benchmarks.workloads.voevent_packets import SHARED_DATA
+from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.derivation.driver import write_driver
 from broker.dtd.derivation.inference import infer_dtd
 from broker.dtd.derivation.sample_statistics import SampleStatistics
+from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
+from broker.dtd.xsd.bundle import write_instruction
 from broker.event.envelope import EventType
 from broker.event.event_id import EventIdGenerator
 from broker.event.writer import write_event
@@ -52,6 +56,8 @@ class FeedDocuments:
     """The same with other prefixes, which differ from one to the next."""
     dtd: tuple[DtdReference, bytes]
     """Inferred from the feed."""
+    schema: tuple[DtdReference, bytes]
+    """The DTD with an XML Schema, made from the events."""
 
     @property
     def size(self) -> float:
@@ -72,19 +78,25 @@ def feed_documents(name: str, count: int) -> FeedDocuments:
     chance = random.Random(_SEED)
     ids = EventIdGenerator("publisher", 1), EventIdGenerator("publisher", 1)
     kind = EventType(reference.type, reference.version)
+    payloads: list[etree._Element] = []
     events: list[bytes] = []
     rebound: list[bytes] = []
     for number in range(count):
         root = _vary(roots[number % len(roots)], chance)
+        payloads.append(root)
         other = _rebind(root, _PREFIXES[number // len(roots) % len(_PREFIXES)])
         for found, mint, each in ((events, ids[0], root), (rebound, ids[1], other)):
             found.append(write_event(mint.next_id(number), STREAM, kind, _write(each)))
+    dtd = write_driver(infer_dtd(statistics, reference)).text.encode()
+    text = dtd + b"\n" + write_instruction(infer_schema(payloads).pack())
+    schema = Dtd.load(reference, text, Catalogue.load(shipped_folder()).read)
     return FeedDocuments(
         name,
         is_real,
         events,
         rebound,
-        (reference, write_driver(infer_dtd(statistics, reference)).text.encode()),
+        (reference, dtd),
+        (attrs.evolve(reference, variant=schema.content_hash), schema.text),
     )
 
 

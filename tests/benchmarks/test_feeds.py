@@ -46,8 +46,8 @@ def cost(label: str, *micros: float) -> Cost:
 def test_a_floor_compares_the_rounds_one_by_one() -> None:
     first, *others = (each.label for each in VALIDATIONS)
     costs = [cost(BARE.label, 9, 9, 9), cost(first, 10, 40, 10), cost(others[0], 10, 40, 20)]
-    costs += [cost(label, 20, 80, 10) for label in others[1:]]
+    costs += [cost(label, 25, 100, 10) for label in others[1:]]
     assert share_of_first(costs, others[0]) == 1
-    assert share_of_first(costs, others[1]) == 0.5
+    assert share_of_first(costs, others[1]) == 0.4
     floors = report([], {"CAP": costs}, {"CAP": 1}).floors
     assert [each.is_met for each in floors] == [True, *[False] * (len(others) - 1)]
