@@ -23,6 +23,8 @@ from broker.client.latest import Latest, by_stream, by_xpath
 from broker.client.resolved import BUNDLE, PUBLISHER
 from broker.client.subscription import Subscription
 from broker.errors import BrokerError
+from broker.event.envelope import MAX_EVENT_TIME
+from broker.event.event_time import ANY_TIME, EventTimes
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
 from broker.transport.clock import wall_clock_ms
@@ -59,6 +61,32 @@ def _bound_option(name: str, text: str) -> Callable[[Any], Any]:
     )
 
 
+def _parse_event_time(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        time = parse_end(value, wall_clock_ms())
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: {error}") from None
+    if not isinstance(time, int):
+        raise click.BadParameter(f"{value!r} is a position: give a time")
+    return time
+
+
+def _find_event_times(since: int | None, until: int | None) -> EventTimes:
+    if since is None and until is None:
+        return ANY_TIME
+    # 0 would be no bound.
+    times = (since or 0, MAX_EVENT_TIME if until is None else until)
+    if times[0] >= times[1]:
+        raise click.UsageError("--time-since must be before --time-until")
+    return times
+
+
+def _time_option(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(name, callback=_parse_event_time, metavar="TIME|AGO", help=text)
+
+
 @click.command()
 @click.argument("query", required=False)
 @click.option("--streams", metavar="PATTERN", help="* matches one token, > the rest.  [default: >]")
@@ -87,6 +115,13 @@ def _bound_option(name: str, text: str) -> Callable[[Any], Any]:
     metavar="FACTOR",
     help="Multiple of the pace of arrival.  [default: as fast as possible]",
 )
+@click.option(
+    "--pace-by",
+    type=click.Choice(["arrival", "time"]),
+    help="time: the pace of the events' own times; those without one come at once.",
+)
+@_time_option("--time-since", "Only events with a time of their own, from this on: as --since.")
+@_time_option("--time-until", "The end of these times, exclusive.")
 @click.option("--rate", type=click.IntRange(min=1), metavar="N", help="At most N events a second.")
 @click.option(
     "--order",
@@ -121,6 +156,9 @@ def command(
     last_per: str | None,
     durable: str,
     pace: float | None,
+    pace_by: str | None,
+    time_since: int | None,
+    time_until: int | None,
     rate: int | None,
     order: str,
     explain: bool,
@@ -133,6 +171,9 @@ def command(
     and the exit status is 130.
     """
     ends = _check_bounds(since, until, last, durable, access)
+    if pace_by and not pace:
+        raise click.UsageError("--pace-by needs --pace")
+    event_times = _find_event_times(time_since, time_until)
     StreamPattern.parse(streams or ">")
     wanted = {"query": query, "streams": streams}
     texts = {name: value for name, value in wanted.items() if value is not None}
@@ -140,7 +181,12 @@ def command(
         _print_plan(access, texts, namespaces, ends, durable, form == "json" or not is_terminal())
         return
     form = form or ("text" if is_terminal() else "json")
-    speed = {"pace": pace or 0.0, "rate": rate or 0, "order": order}
+    speed: dict[str, Any] = {"pace": pace or 0.0, "rate": rate or 0, "order": order}
+    # Nodes of earlier versions refuse these.
+    if pace_by == "time":
+        speed["paced_by_time"] = True
+    if event_times != ANY_TIME:
+        speed["event_times"] = event_times
     latest = None if last_per is None else _make_latest(last_per, namespaces)
     signal = asyncio.run(_replay(access, texts, namespaces, ends, durable, speed, form, latest))
     if signal:

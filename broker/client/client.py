@@ -42,6 +42,7 @@ from broker.errors import (
 )
 from broker.event.envelope import EventLinkage, EventType
 from broker.event.event_id import EventId, EventIdGenerator
+from broker.event.event_time import ANY_TIME, EventTimes
 from broker.event.place import Position
 from broker.event.site_notice import SiteNotice
 from broker.event.writer import extract_payload_element, write_event
@@ -263,6 +264,8 @@ class Client(ClientDriver):
         until_time: int = 0,
         pace: float = 0.0,
         rate: int = 0,
+        event_times: EventTimes = ANY_TIME,
+        paced_by_time: bool = False,
         on_gap: Callable[[Gap], None] | None = None,
         merge: Merging | None = None,
         order: str = PUBLISHER,
@@ -271,7 +274,8 @@ class Client(ClientDriver):
 
         It begins after the position `since`, at `since_time` (ms since 1970), or with the `last`
         events; by default with the oldest. With both, the time applies to origins that the position
-        does not name. It ends as in `subscribe`, by default now.
+        does not name. It ends as in `subscribe`, by default now. `event_times` are bounds of the
+        events' own times, [from, until); `paced_by_time` applies `pace` to these.
 
         With the order "bundle" it is a `ResolvedReplay`, sorted by linkage or by the rule of
         `merge`. Iterating raises the errors of `subscribe`; an impossible `BadPosition` is raised
@@ -286,7 +290,8 @@ class Client(ClientDriver):
         if not (end.marks or until_time):
             until_time = self._settings.wall_clock()
         request = SubscriptionRequest(
-            query, streams, namespaces or {}, "", begin, end, until_time, pace, rate
+            *(query, streams, namespaces or {}, "", begin, end, until_time, pace, rate),
+            *(event_times, paced_by_time),
         )
         return self._start_subscription(request, on_gap, None, replay_factory(order, merge))
 
@@ -378,16 +383,6 @@ class Client(ClientDriver):
         promise = self._loop.make_promise()
         self._core.publish(document, event_id, promise, time)
         self._flush_soon()
-        return promise.awaitable
-
-    def _fulfilled(self, value: Any) -> Awaitable[Any]:
-        promise = self._loop.make_promise()
-        promise.fulfil(value)
-        return promise.awaitable
-
-    def _failed(self, error: BrokerError) -> Awaitable[Any]:
-        promise = self._loop.make_promise()
-        promise.fail(error)
         return promise.awaitable
 
     def _fail_stopped(self) -> Awaitable[Any]:

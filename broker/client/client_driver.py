@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from zope.interface import implementer
@@ -275,6 +275,16 @@ class ClientDriver:
             self._link.close()
         else:
             self._connection.stop()
+
+    def _fulfilled(self, value: Any) -> Awaitable[Any]:
+        promise = self._loop.make_promise()
+        promise.fulfil(value)
+        return promise.awaitable
+
+    def _failed(self, error: BrokerError) -> Awaitable[Any]:
+        promise = self._loop.make_promise()
+        promise.fail(error)
+        return promise.awaitable
 
     def _handle_timeout(self) -> None:
         self._apply_effects(self._core.handle_timeout(self._loop.clock.seconds()))

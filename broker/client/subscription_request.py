@@ -9,6 +9,8 @@ import attrs
 
 from broker.client.received import NEW, Start
 from broker.errors import BadName, BadPosition, BadQuery, BadQueuePolicy
+from broker.event.envelope import event_time_problem
+from broker.event.event_time import ANY_TIME, EventTimes, is_empty_range
 from broker.event.place import Position
 from broker.wire.messages import MAX_CONTROL
 
@@ -33,6 +35,10 @@ class SubscriptionRequest:
     """Factor of the pace at which recovered events first arrived; 0: as fast as possible."""
     rate: int = 0
     """Recovered events a second at most; 0: no bound."""
+    event_times: EventTimes = ANY_TIME
+    """Only events with own times in this range."""
+    paced_by_time: bool = False
+    """True if the pace is that of the events' own times."""
     stream_times: bool = False
     queue: str = ""
     """Policy of its queue at the node; empty: the node's default."""
@@ -56,6 +62,11 @@ class SubscriptionRequest:
         for name, count in counts.items():
             if not 0 <= count < 1 << 64:
                 raise BadPosition(f"{name} can not be {count}")
+        for time in self.event_times:
+            if problem := event_time_problem(time):
+                raise BadPosition(problem)
+        if is_empty_range(self.event_times):
+            raise BadPosition("the range of the events' own times is empty")
         if start.kind == "last" and not start.last:
             raise BadPosition("the last 0 events are no start: give 1 or more")
         return self

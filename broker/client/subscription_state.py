@@ -116,6 +116,8 @@ class SubscriptionState:
             else None,
             times=request.stream_times,
             queue=request.queue,
+            event_times=request.event_times,
+            paced_by_time=request.paced_by_time,
         )
 
     def _session_start(self) -> Start:

@@ -116,7 +116,7 @@ class RecoveredFeeds:
 
     async def _send_paced(self, feed: Feed, events: Sequence[LoggedEvent], pacing: Pacing) -> bool:
         for event in events:
-            while (wait := pacing.seconds_until_due(event.arrival, self._clock.seconds())) > 0:
+            while (wait := pacing.seconds_until_due(event, self._clock.seconds())) > 0:
                 await sleep(self._clock, min(wait, MAX_SLEEP))
                 if not self._is_recovering(feed):
                     return False

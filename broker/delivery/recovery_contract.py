@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 import attrs
 from twisted.internet.defer import Deferred
 
+from broker.event.event_time import ANY_TIME, EventTimes
 from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern
 from broker.log.logged_event import LoggedEvent
@@ -78,6 +79,8 @@ class RecoveryRequest:
     from_ms: int = 0
     until_ms: int = 0
     """Bounds of the arrival time at the origin, ms since 1970, the upper exclusive; 0: none."""
+    event_times: EventTimes = ANY_TIME
+    """Bounds of the events' own times."""
     last: int = 0
     """Only so many of the newest events; 0: all."""
     number: int = 0

@@ -141,6 +141,7 @@ class ArchiveSource:
                 others=missed.all_origins,
                 from_ms=missed.from_ms,
                 until_ms=missed.until_ms,
+                event_times=missed.event_times,
                 last=min(missed.last, MAX_LAST),
                 known={o: end for o, end in ends.items() if end and requested[o][1] is None},
                 holder=missed.holder,

@@ -15,10 +15,11 @@ from twisted.logger import Logger
 from broker.archive.interval import Interval, Intervals, difference, has_branches
 from broker.delivery.recovery_contract import LostRange, RecoveryRequest
 from broker.errors import BrokerError, ReplayTooLarge
+from broker.event.event_time import ANY_TIME, is_within
 from broker.event.flow import origin_of
 from broker.event.gap_reason import LOST, RETENTION, UNREACHABLE
 from broker.event.place import Mark
-from broker.log.logged_event import LoggedEvent
+from broker.log.logged_event import LoggedEvent, time_of
 from broker.queue_memory import HeldBytes
 from broker.recovery.archive_source import MAX_LAST, ArchiveSource
 from broker.recovery.context import POLL_INTERVAL, RecoveryContext
@@ -219,12 +220,12 @@ class SubscriptionRecovery:
     async def _all_events(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         if not self._missed.last:
             async for events in self._merge_lost_branches():
-                yield events
+                yield self._select_by_time(events)
             return
         newest: deque[LoggedEvent] = deque()
         size = 0
         async for events in self._run_steps():
-            for event in events:
+            for event in self._select_by_time(events):
                 size += event.size
                 newest.append(event)
                 if len(newest) > min(self._missed.last, MAX_LAST):
@@ -234,6 +235,13 @@ class SubscriptionRecovery:
                 self._cancel_sources()
                 return
         yield list(newest)
+
+    def _select_by_time(self, events: Sequence[LoggedEvent]) -> Sequence[LoggedEvent]:
+        """Return the events within the requested range of their own times."""
+        times = self._missed.event_times
+        if times == ANY_TIME:
+            return events
+        return [event for event in events if is_within(time_of(event.record), times)]
 
     async def _merge_lost_branches(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         """Yield events, with those of lost branches where their places lie."""

@@ -13,6 +13,7 @@ import attrs
 import msgspec
 
 from broker.errors import BadPosition, ProtocolError
+from broker.event.event_time import ANY_TIME, EventTimes, is_empty_range
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.query.limits import QueryLimits
@@ -53,6 +54,7 @@ class _WireRequest(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     last: Offset
     order: str
     known: tuple[tuple[str, WireMark], ...]
+    event_times: tuple[Offset, Offset]
 
 
 _REQUEST: Final = Schema[_WireRequest](_WireRequest, "replay request")
@@ -83,6 +85,8 @@ class ReplayRequest:
 
     Places up to it may be missing even if the origin was reset and continued behind it.
     """
+    event_times: EventTimes = ANY_TIME
+    """Bounds of the events' own times. Events without one are in no range with a bound."""
     holder: str = attrs.field(default="", eq=False)
     """The account, or client without one, that has a share of the spool. It is not sent."""
 
@@ -121,6 +125,8 @@ class ReplayRequest:
             raise BadPosition("a known place belongs to an origin that the request does not name")
         if self.until_ms and self.from_ms > self.until_ms:
             raise BadPosition(f"the time {self.until_ms} is before {self.from_ms}")
+        if is_empty_range(self.event_times):
+            raise BadPosition(f"no time is from {self.event_times[0]} to {self.event_times[1]}")
         return self
 
     def to_wire(self) -> list[Any]:
@@ -136,6 +142,7 @@ class ReplayRequest:
             self.last,
             self.order,
             [[origin, mark] for origin, mark in sorted(self.known.items())],
+            list(self.event_times),
         ]
 
     @classmethod

@@ -294,7 +294,7 @@ class SubscriptionLifecycle:
             self._feed,
             self._context.recovery.start_recovery(request),
             splice.log_starts,
-            Pacing(self._message.pace, self._message.rate),
+            Pacing.of_request(self._message),
             self._end_at_bound if is_bounded else None,
         )
 
@@ -345,10 +345,9 @@ class SubscriptionLifecycle:
             until = self._context.log.flows.until_marks(Position.from_wire(message.until).marks)
             ranges = limit_ranges(ranges, until, {} if in_past else position)
         from_beginning = in_past or (message.start == "position" and self._is_bounded())
-        if from_beginning:
+        if from_beginning and not in_past:
             # A named origin is requested from its mark only, even if nothing is left of it.
-            named = {origin: (mark, mark) for origin, mark in position.items()}
-            ranges = {**({} if in_past else named), **ranges}
+            ranges = {**{origin: (mark, mark) for origin, mark in position.items()}, **ranges}
         position_had = {} if in_past else self._start.position
         origins = () if self._is_log_complete() else feed.active_from
         return RecoveryRequest(
@@ -362,6 +361,7 @@ class SubscriptionLifecycle:
             # A client that started at a time and resumes has a position too.
             from_ms=message.time if message.start in ("time", "position") else 0,
             until_ms=message.until_ms,
+            event_times=message.event_times,
             last=message.last if message.start == "last" else 0,
             number=message.number,
             client_id=self._profile.identity.client_id,

@@ -12,6 +12,7 @@ from broker.delivery.output import Output
 from broker.delivery.recovery_contract import RecoveryService
 from broker.errors import (
     BadName,
+    BadPosition,
     BadQuery,
     BadQueuePolicy,
     NotOwner,
@@ -19,6 +20,7 @@ from broker.errors import (
     TooManySubscriptions,
     UnknownSubscription,
 )
+from broker.event.event_time import ANY_TIME, is_empty_range
 from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern, check_client_id
 from broker.log.event_log import EventLog
@@ -240,6 +242,11 @@ class SubscriptionRequests:
     def _check_bounds(self, request: Subscribe) -> None:
         if request.start == "last" and not request.last:
             raise BadQuery("start 'last' needs a number of events above 0")
+        if request.event_times != ANY_TIME:
+            if request.durable or not (request.until_ms or request.until):
+                raise BadPosition("only a replay with an end can have a range of the events' times")
+            if is_empty_range(request.event_times):
+                raise BadPosition("the range of the events' own times is empty")
         check_position(self._context.log, Position.from_wire(request.until))
 
     def _find_policy(self, request: Subscribe, feeds: Iterable[Feed]) -> IQueuePolicy:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.errors import ProtocolError, VersionMismatch, WireError
+from broker.event.event_time import ANY_TIME
 from broker.wire.claim import Claim
 from broker.wire.codec import (
     Address,
@@ -13,6 +14,7 @@ from broker.wire.codec import (
     Count,
     Factor,
     Message,
+    Offset,
     WireErrorFields,
     WireMark,
     WirePosition,
@@ -178,6 +180,10 @@ class Subscribe(Message, frozen=True):
     one, else `drop-oldest`."""
     claim: Claim | None = None
     """For a durable one: the proof that the ClientId is the client's."""
+    event_times: tuple[Offset, Offset] = ANY_TIME
+    """Only events with own times in this range. Only with an end."""
+    paced_by_time: bool = False
+    """True if `pace` follows the events' own times, not their arrival."""
 
 
 class Subscribed(Message, frozen=True):
@@ -345,7 +351,7 @@ _encode = CODEC.encode
 def encode(message: Message, version: int = PROTOCOL_VERSIONS[-1]) -> bytes:
     """Omit fields that `version` does not have, and trailing ones that are empty.
 
-    Raises `VersionMismatch` for a queue policy that `version` does not have.
+    Raises `VersionMismatch` for a queue policy or times that `version` does not have.
     """
     if isinstance(message, Subscribe):
         return _encode_subscribe(message, version)
@@ -360,6 +366,11 @@ def _encode_subscribe(message: Subscribe, version: int) -> bytes:
     if message.queue and version < QUEUE_POLICY_VERSION:
         raise VersionMismatch(f"the node is too old for the queue policy {message.queue[:80]}")
     count = len(message.__struct_fields__)
+    if message.event_times != ANY_TIME or message.paced_by_time:
+        if version < STATE_VERSION:
+            raise VersionMismatch("the node is too old for replays by the events' own times")
+        return _encode(message)
+    count -= 2
     if message.claim is None or version < CLAIM_VERSION:
         count -= 1 if message.queue else 2 if version > 1 else 3
     return CODEC.encode_first(message, count)

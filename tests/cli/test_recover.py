@@ -9,6 +9,7 @@ import pytest
 
 from broker.cli.recovery_plan import plan_lines
 from broker.errors import BadPosition, BadQuery, UnknownSubscription
+from broker.event.envelope import MAX_EVENT_TIME
 from broker.event.place import Position
 from tests.cli.fake_node import FakeNode, gap, received, run
 
@@ -80,10 +81,17 @@ def test_the_bounds_and_the_speed_are_passed_to_the_client() -> None:
     run(node, "recover", "--since", place, "--since", "1000", "--until", "1970-01-01T00:00:05Z")
     run(node, "recover", "--until", "origin:1:7,other:2:3", "--pace", "2.5", "--rate", "30")
     run(node, "recover", "--last", "9")
-    both, end, last = node.subscriptions
+    times = ("--time-since", "1970-01-01T00:00:01Z", "--time-until", "9000")
+    run(node, "recover", *times, "--pace", "2", "--pace-by", "time")
+    run(node, "recover", "--time-since", "1970-01-01")
+    both, end, last, timed, any_time = node.subscriptions
+    assert any_time["event_times"] == (0, MAX_EVENT_TIME)
     assert (both["since"], both["since_time"], both["until_time"]) == (at, 1000, 5000)
     assert (end["until"], end["pace"], end["rate"], end["since"]) == (at, 2.5, 30, None)
     assert (last["last"], last["since_time"], last["until_time"]) == (9, 0, 0)
+    assert (timed["event_times"], timed["paced_by_time"]) == ((1000, 9000), True)
+    # Nodes of earlier versions do the rest.
+    assert not {"event_times", "paced_by_time"} & {*both, *end, *last}
 
 
 def test_an_interrupted_replay_names_the_option_to_continue_with() -> None:
@@ -145,6 +153,11 @@ def test_a_terminal_gets_the_plan_as_text() -> None:
         (("--since", "2999-01-01"), "--since is in the future"),
         (("--since", "1h", "--last", "3"), "--last sets the start"),
         (("--last", "0"), "0 is not in the range x>=1"),
+        (("--pace-by", "time"), "--pace-by needs --pace"),
+        (("--time-since", "9", "--time-until", "9"), "--time-since must be before --time-until"),
+        (("--time-until", "1970-01-01"), "--time-since must be before --time-until"),
+        (("--time-since", "o:1:1"), "'o:1:1' is a position: give a time"),
+        (("--time-until", "soon"), "give a time such as"),
         (("--pace", "0"), "0.0 is not in the range x>0"),
         (("--rate", "1.5"), "'1.5' is not a valid integer"),
         (("--durable", "d"), "--durable needs --client-id or --account"),

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import attrs
+import msgpack
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -11,16 +12,16 @@ from twisted.python.failure import Failure
 
 from broker.delivery.commit_share import QueueLimits
 from broker.delivery.feed import Feed, FeedState
-from broker.delivery.pacing import Pacing
+from broker.delivery.pacing import MAX_FALL, MAX_RISE, Pacing
 from broker.delivery.recovered_feeds import MAX_SLEEP
 from broker.delivery.recovery_contract import LostRange
 from broker.delivery.session_delivery import SessionDelivery
 from broker.errors import LogUnavailable
-from broker.event.envelope import Liveness
+from broker.event.envelope import MAX_EVENT_TIME, Liveness
 from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder
 from broker.ingest.late_validation import EventRun
-from broker.log.logged_event import LoggedEvent
+from broker.log.logged_event import LoggedEvent, encode_header, header_from_fields
 from broker.wire.messages import Gap, Progress
 from tests.delivery.test_session_delivery import FakeLog, FakeWriter, event
 
@@ -236,6 +237,38 @@ def test_events_come_at_a_factor_of_their_pace() -> None:
     assert it.writer.deliveries == [[3], [4]]
     it.clock.advance(0.01)
     assert it.writer.deliveries == [[3], [4], [5]]
+
+
+def timed(offset: int, time: int | None) -> LoggedEvent:
+    """Arrivals are a day apart, and count for nothing."""
+    made = far(offset, offset * MAX_RISE)
+    header = header_from_fields(msgpack.unpackb(made.record))
+    return attrs.evolve(made, record=encode_header(header._replace(time=time)))
+
+
+def arrivals(*times: int | None) -> list[float]:
+    """Return the ms at which events come, paced tenfold by their own times."""
+    it = Setting(recovery := Recovery(), Pacing(pace=10.0, by_time=True))
+    recovery.give(*(timed(offset, time) for offset, time in enumerate(times, 3)))
+    found: list[float] = []
+    while len(found) < len(times):
+        found += [round(it.clock.seconds() * 1000)] * (len(it.writer.deliveries) - len(found))
+        now = it.clock.seconds()
+        it.clock.advance(min((call.getTime() - now for call in it.clock.calls), default=0))
+    return found
+
+
+def test_events_come_at_a_factor_of_the_pace_of_their_own_times() -> None:
+    assert arrivals(0, 5_000, 5_100) == [0, 500, 510]
+    # Without a time, or with an earlier one, an event comes at once.
+    assert arrivals(None, 7_000, None, 6_000, 8_000, None) == [0, 0, 0, 0, 100, 100]
+
+
+def test_a_time_of_another_century_stops_no_replay() -> None:
+    assert arrivals(1_000, 7_258_118_400_000, 2_000, 3_000) == [0, 0, 0, 100]
+    assert arrivals(MAX_EVENT_TIME, 0, 1_000, MAX_EVENT_TIME, 2_000) == [0, 0, 100, 100, 100]
+    assert arrivals(0, MAX_RISE + 1, MAX_RISE + 101) == [0, 0, 10]
+    assert arrivals(MAX_FALL + 2, 1, 101) == [0, 0, 10]
 
 
 def test_events_come_at_most_at_the_rate() -> None:

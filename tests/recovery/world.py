@@ -23,7 +23,14 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.event.annotation import annotation_of, with_annotation
-from broker.event.envelope import NAMESPACE, EventType, Header, Liveness, SecurityLevel
+from broker.event.envelope import (
+    MAX_EVENT_TIME,
+    NAMESPACE,
+    EventType,
+    Header,
+    Liveness,
+    SecurityLevel,
+)
 from broker.event.event_id import EventId
 from broker.event.order_entry import OrderEntry, decode_order_entry, encode_order_entry
 from broker.event.place import Mark
@@ -101,7 +108,8 @@ def _make_world(seed: int, events: int) -> World:
         row = row._replace(arrival=BEGIN + (row.arrival - 1000) * STEP_MS)
         ids = (row.publisher, row.sequence)
         if ids not in written:
-            written[ids] = _document(row, rng)
+            header, document = _document(row, rng)
+            written[ids] = header._replace(time=_own_time(row)), document
         header, document = written[ids]
         place = (ORIGINS[row.origin], (row.epoch, row.offset))
         rows[place] = row
@@ -120,6 +128,12 @@ def _make_world(seed: int, events: int) -> World:
         assert shipped is not None
         dtds[flight] = Dtd.load(flight, shipped, CATALOGUE.read).text
     return World(dict(sorted(found.items())), rows, dtds, made_from=(seed, events))
+
+
+def _own_time(row: Row) -> int | None:
+    """Half of the events have one, which says little of the arrival."""
+    rng = random.Random(f"time {row.publisher} {row.sequence}")
+    return rng.choice([None, None, rng.randrange(100), MAX_EVENT_TIME])
 
 
 def _annotation(row: Row) -> bytes:
@@ -216,7 +230,7 @@ def _before_move(event: LoggedEvent, rng: random.Random) -> LoggedEvent:
 
 def some_requests(world: World, seed: int, count: int) -> list[ReplayRequest]:
     """Generate requests of all kinds except bundles."""
-    rng = random.Random(f"requests {seed}")
+    rng, times = random.Random(f"requests {seed}"), random.Random(f"times {seed}")
     origins = sorted({name for name, _ in world.events})
     found = []
     for _ in range(count):
@@ -235,6 +249,7 @@ def some_requests(world: World, seed: int, count: int) -> list[ReplayRequest]:
                 others=rng.random() < 0.7,
                 from_ms=rng.choice([0, 0, rng.randrange(BEGIN, length)]),
                 until_ms=rng.choice([0, 0, 0, length, length + 3_600_000]),
+                event_times=times.choice([(0, 0), (0, 0), (20, 0), (0, 60), (10, MAX_EVENT_TIME)]),
                 last=rng.choice([0, 0, 0, 1, 5]),
                 order=rng.choice(["publisher", "publisher", "place"]),
             )
@@ -305,6 +320,7 @@ def expected(world: World, request: ReplayRequest) -> Expected:
             or (wanted[1] is not None and mark > wanted[1])
             or event.arrival < request.from_ms
             or (request.until_ms and event.arrival >= request.until_ms)
+            or not _has_time_within(event, *request.event_times)
             or not _matches(pattern, event)
         ):
             continue
@@ -321,6 +337,13 @@ def expected(world: World, request: ReplayRequest) -> Expected:
         got = without_copies(plainly(fresh, stacks=stacks))
     places = [(ORIGINS[row.origin], (row.epoch, row.offset)) for row in got]
     return Expected(places, denied, len(found) - len(without_copies(fresh)))
+
+
+def _has_time_within(event: LoggedEvent, begin: int, end: int) -> bool:
+    time = header_of(event).time
+    if time is None:
+        return (begin, end) == (0, 0)
+    return time >= begin and (end == 0 or time < end)
 
 
 def _matches(pattern: StreamPattern, event: LoggedEvent) -> bool:

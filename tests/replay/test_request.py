@@ -18,14 +18,16 @@ RANGES = st.one_of(
 )
 TIMES = st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)).map(sorted)
 REQUESTS = st.builds(
-    lambda ranges, times, **rest: ReplayRequest(
+    lambda ranges, times, own, **rest: ReplayRequest(
         ranges=ranges,
         from_ms=times[0],
         until_ms=times[1],
+        event_times=(own[0], own[1] if own[0] < own[1] else 0),
         known={origin: after for origin, (after, upto) in ranges.items() if upto is None},
         **rest,
     ),
     st.dictionaries(ORIGINS, RANGES, max_size=4),
+    TIMES,
     TIMES,
     pattern=st.sampled_from([">", "asdi.*.tz", "a.>"]),
     query=st.sampled_from(["true()", "//v:x[. > 3]", "$Liveness = 'recovery'"]),
@@ -77,6 +79,11 @@ def changed(place: int, value: Any) -> list[Any]:
         (6, 1 << 63, ProtocolError),
         (7, -1, ProtocolError),
         (8, 1.5, ProtocolError),
+        (11, [5, 5], BadPosition),
+        (11, [6, 5], BadPosition),
+        (11, [-1, 5], ProtocolError),
+        (11, [1], ProtocolError),
+        (11, None, ProtocolError),
         (9, "random", ProtocolError),
         (10, [["b", [1, 9]]], BadPosition),
         (10, [["a", [1, 9]], ["a", [1, 8]]], ProtocolError),

@@ -308,6 +308,10 @@ def test_invalid_requests_are_refused_and_the_session_goes_on(world: World) -> N
         5: msgspec.structs.replace(subscribe(5), durable="a/b"),
         6: msgspec.structs.replace(subscribe(6), start="position", position=(("x" * 16, 1, 1),)),
         7: subscribe(7, "count(" * 200 + "//*" + ")" * 200),
+        # Only a replay with an end has a range of the events' own times, and some are in it.
+        10: msgspec.structs.replace(subscribe(10), event_times=(0, 5)),
+        11: msgspec.structs.replace(subscribe(11), event_times=(5, 5), until_ms=9),
+        12: msgspec.structs.replace(subscribe(12), event_times=(0, 5), until_ms=9, durable="d"),
     }
     talker.send(*wrong.values(), Unsubscribe(77, False), Acknowledge(((88, ()),)))
     talker.send(Ask(5, "the time", {}), subscribe(9), subscribe(9))
@@ -321,6 +325,7 @@ def test_invalid_requests_are_refused_and_the_session_goes_on(world: World) -> N
         5: "bad-name",
         7: "query-too-expensive",
         9: "bad-name",
+        **dict.fromkeys((10, 11, 12), "bad-position"),
         77: "unknown-subscription",
     }
     assert [m.number for m in talker.control_messages if isinstance(m, Flowing)] == [6, 9]

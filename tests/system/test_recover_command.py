@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pty
 import re
@@ -125,6 +126,29 @@ def test_events_are_replayed_between_two_ends(node: NodeProcess) -> None:
     assert numbers(out) == [EVENTS]
     _, err = run_command(node, "recover", "--last-per", "/flight[", status=1)
     assert "the key '/flight['" in err
+
+
+def test_events_are_replayed_by_their_own_times(node: NodeProcess) -> None:
+    times = ("1970-01-01T00:00:00Z", "2200-01-01T00:00:01Z", "2200-01-01T00:00:02Z")
+    texts = "".join(f"<flight><id>{at}</id><flightleg/></flight>" for at in (*times, "never"))
+    out, err = run_command(node, "pub", "-", "--time", "/flight/id", stdin=texts, status=1)
+    assert json.loads(out)["durable"] == 3
+    assert "--time /flight/id: 'never' is not a time" in err
+    wait_for_status(node, lambda report: report["archive"]["behind"] == 0)
+    lose_all_but_the_archive(node)
+
+    def replay(*options: str) -> list[int]:
+        out, _ = run_command(node, "recover", "--json", *options)
+        return [line["time"] for line in json_lines(out)]
+
+    second = 7_258_118_401_000
+    assert replay("--time-until", "2300-01-01") == [0, second, second + 1_000]
+    assert replay("--time-since", times[2]) == [second + 1_000]
+    assert replay("--time-until", "2199-12-31") == [0]
+    began = time.monotonic()
+    paced = ("--pace", "2", "--pace-by", "time")
+    assert replay("--time-since", "2200-01-01", *paced) == [second, second + 1_000]
+    assert time.monotonic() - began >= 0.5
 
 
 def test_interrupted_replay_resumes_at_the_printed_position(

@@ -82,7 +82,7 @@ DROPPED = (
 )
 REQUEST = ReplayRequest(
     *("a.>", "//x:a", {"x": "urn:x"}, 1, {"a": ((1, 2), None), "b": ((1, 2), (1, 9))}, False),
-    *(5, 6, 7, "place", {"a": (1, 3)}),
+    *(5, 6, 7, "place", {"a": (1, 3)}, (8, 9)),
 )
 REPORT = Report(1, 2, 3, 4, 5, 6, {"a": (1, 2)}, (("a", (1, 2), (1, 9)),), ("note",), ERROR)
 TRACE = TraceQuestion("alice", 5, 6, 7, b"d" * 32, b"<e/>", "bob", ("origin", 1, 2))

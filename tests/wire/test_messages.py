@@ -70,6 +70,8 @@ EXAMPLES: list[Message] = [
         *("alps.c1/n", 1 << 40, (("n", 1, 9),), 100, 0.5, 1000, (("n", 1, 3),), True),
     ),
     Subscribe(3, ">", "true()", {}, "", "new", (), 0, queue="coalesce:/a/@id"),
+    Subscribe(4, ">", "true()", {}, "", "all", (), 0, until_ms=9, event_times=(5, 0)),
+    Subscribe(5, ">", "true()", {}, "", "all", (), 0, pace=1.0, paced_by_time=True),
     messages.Subscribed(1, (("n", 1, 17),), ("a warning",)),
     messages.Subscribed(1, None, ()),
     messages.Flowing(1, (("n", 1, 17),)),
@@ -226,6 +228,15 @@ def test_version_1_has_no_stream_times(message: Message, fields: int) -> None:
     encoded = messages.encode(message, 1)
     assert len(msgpack.unpackb(encoded[1:])) == fields
     assert type(messages.decode(encoded)) is type(message)
+
+
+@pytest.mark.parametrize("version", [1, 2, 6, 7])
+@pytest.mark.parametrize("more", [{"event_times": (0, 5)}, {"paced_by_time": True}])
+def test_an_earlier_version_has_no_replays_by_time(version: int, more: dict[str, Any]) -> None:
+    with pytest.raises(VersionMismatch, match="too old for replays by the events' own times"):
+        messages.encode(Subscribe(*WANTED, **more), version)
+    plain = messages.encode(Subscribe(*WANTED, claim=CLAIM), 8)
+    assert messages.encode(Subscribe(*WANTED, claim=CLAIM), 7) == plain
 
 
 @pytest.mark.parametrize("version", [1, 2])

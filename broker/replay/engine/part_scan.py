@@ -145,7 +145,7 @@ def _read_batches(
 
 def _select_row_groups(metadata: pq.FileMetaData, part: Part, matcher: RequestMatcher) -> list[int]:
     every = list(range(metadata.num_row_groups))
-    if len(every) == 1:
+    if len(every) == 1 and not matcher.scope.has_event_ranges:
         return every
     requested = np.zeros(len(matcher.scope.start), dtype=np.bool_)
     requested[part.requests] = True
@@ -156,14 +156,18 @@ def _select_row_groups(metadata: pq.FileMetaData, part: Part, matcher: RequestMa
     ]
 
 
-def _row_group_bounds(metadata: pq.FileMetaData, group: int) -> dict[str, tuple[Any, Any]]:
-    """Return (minimum, maximum) of the columns that have statistics."""
-    found = {}
+def _row_group_bounds(metadata: pq.FileMetaData, group: int) -> dict[str, tuple[Any, ...]]:
+    """Return (minimum, maximum) of the columns that have statistics; () for one that may be absent
+    and has no value."""
+    found: dict[str, tuple[Any, ...]] = {} if "time" in metadata.schema.names else {"time": ()}
+    rows = metadata.row_group(group).num_rows
     for place in range(metadata.num_columns):
         column = metadata.row_group(group).column(place)
         statistics = column.statistics
         if statistics is not None and statistics.has_min_max:
             found[column.path_in_schema] = (statistics.min, statistics.max)
+        elif statistics is not None and statistics.null_count == rows:
+            found[column.path_in_schema] = ()
     return found
 
 

@@ -9,12 +9,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from broker.event.event_time import ANY_TIME
 from broker.event.place import Mark
 from broker.replay.ordering import Integers
 from broker.replay.request import ReplayRequest
 
 Flags: TypeAlias = NDArray[np.bool_]
 
+#: Time of a row without a time of its own.
+_NO_TIME: Final = -1
 #: After any time and any mark.
 _NEVER: Final = np.iinfo(np.int64).max
 
@@ -30,6 +33,7 @@ class RowPlaces:
         self.offset = integer_column(batch.column("offset"))
         self.arrival = integer_column(batch.column("arrival"))
         self.level = integer_column(batch.column("level"))
+        self.time = integer_column(batch.column("time").fill_null(_NO_TIME))
 
     def origin_runs(self) -> list[tuple[int, int, int]]:
         """Return (origin, start, end) of runs of one origin."""
@@ -65,6 +69,10 @@ class RequestScopes:
                 self._set_range(number, place, request, origin)
         self.start = np.array([each.from_ms for each in requests], dtype=np.int64)
         self.end = np.array([each.until_ms or _NEVER for each in requests], dtype=np.int64)
+        begins = [(e.event_times[0] if is_ranged(e) else _NO_TIME) for e in requests]
+        self._event_start = np.array(begins, dtype=np.int64)
+        self._event_end = np.array([e.event_times[1] or _NEVER for e in requests], dtype=np.int64)
+        self.has_event_ranges = any(map(is_ranged, requests))
         self.clearance = np.array([each.clearance for each in requests], dtype=np.int64)
 
     def _set_range(self, number: int, place: int, request: ReplayRequest, origin: str) -> None:
@@ -78,7 +86,7 @@ class RequestScopes:
 
     def contains_pairs(self, places: RowPlaces, rows: Integers, requests: Integers) -> Flags:
         """Mark pairs that agree in place and time, without clearance."""
-        origin, arrival = places.origin[rows], places.arrival[rows]
+        origin, arrival, time = places.origin[rows], places.arrival[rows], places.time[rows]
         at = (requests, origin)
         found: Flags = (
             self._wanted[at]
@@ -86,6 +94,8 @@ class RequestScopes:
             & self._is_in_range(places, rows, at)
             & (arrival >= self.start[requests])
             & (arrival < self.end[requests])
+            & (time >= self._event_start[requests])
+            & (time < self._event_end[requests])
         )
         return found
 
@@ -117,6 +127,8 @@ class RequestScopes:
         arrival = places.arrival
         found: Flags = arrival >= self.start[requests].min()
         found &= arrival < self.end[requests].max()
+        found &= places.time >= self._event_start[requests].min()
+        found &= places.time < self._event_end[requests].max()
         requested = np.zeros(len(arrival), dtype=np.bool_)
         for origin, start, end in places.origin_runs():
             of = requests[self._wanted[requests, origin]]
@@ -139,8 +151,9 @@ class RequestScopes:
         if not found:
             return np.empty(0, dtype=np.int64)
         rows: Integers = np.concatenate(found)
-        arrival = places.arrival[rows]
+        arrival, time = places.arrival[rows], places.time[rows]
         kept = (arrival >= self.start[request]) & (arrival < self.end[request])
+        kept &= (time >= self._event_start[request]) & (time < self._event_end[request])
         return np.asarray(rows[kept])
 
     def overlaps_spans(
@@ -163,12 +176,16 @@ class RequestScopes:
             )
         return found
 
-    def overlaps_bounds(self, bounds: Mapping[str, tuple[Any, Any]]) -> Flags:
-        """Mark requests that may match rows within these bounds."""
+    def overlaps_bounds(self, bounds: Mapping[str, tuple[Any, ...]]) -> Flags:
+        """Mark requests that may match rows within these bounds, which are empty for a column
+        without any value."""
         found = np.ones(len(self.start), dtype=np.bool_)
         if "arrival" in bounds:
             least, greatest = bounds["arrival"]
             found &= (greatest >= self.start) & (least < self.end)
+        if "time" in bounds:
+            least, greatest = bounds["time"] or (_NO_TIME, _NO_TIME)
+            found &= (greatest >= self._event_start) & (least < self._event_end)
         first, last = bounds.get("origin", ("", None))
         if first == last and first in self.origins and {"epoch", "offset"} <= bounds.keys():
             # Rows are sorted by mark, but an epoch may begin at any offset.
@@ -182,6 +199,11 @@ class RequestScopes:
         if not of.any():
             return (0, 0)
         return _max_mark(self._after_epoch[of, origin], self._after_offset[of, origin])
+
+
+def is_ranged(request: ReplayRequest) -> bool:
+    """Return True if only events with some times of their own are requested."""
+    return request.event_times != ANY_TIME
 
 
 def integer_column(column: pa.Array) -> Integers:

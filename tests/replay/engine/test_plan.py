@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from broker.archive.archive import Archive
 from broker.archive.manifest_entry import ArchivedFile
+from broker.archive.table import FILE_SCHEMAS, events_to_batch
+from broker.log.logged_event import encode_header
+from broker.replay.engine import part_scan
 from broker.replay.engine.contract import DEFAULT_LIMITS
 from broker.replay.engine.local_engine import LocalEngine
 from broker.replay.engine.part_scan import scan_part
 from broker.replay.engine.plan import Plan, make_plan
 from broker.replay.engine.request_matcher import RequestMatcher
+from broker.replay.engine.request_scope import RequestScopes
 from broker.replay.request import ReplayRequest
+from tests.archive.events import events
 from tests.recovery.answers import answers
 from tests.recovery.world import (
     BEGIN,
@@ -111,10 +120,36 @@ def test_a_request_for_the_last_events_reads_only_the_newest_files(
     monkeypatch.setattr(archive, "open_file", open_file)
     requests = [ReplayRequest(">", "//altitude > 200", last=number) for number in (1, 3)]
     got = answers(LocalEngine(archive, CATALOGUE), requests, tmp_path / "spool")
-    for request, (_, events) in zip(requests, got, strict=True):
-        assert [(e.origin, e.mark) for e in events] == expected(world, request).places
+    for request, (_, found) in zip(requests, got, strict=True):
+        assert [(e.origin, e.mark) for e in found] == expected(world, request).places
     everything = sum(file.rows for file in archive.state().files.values())
     assert sum(file.rows for file in read) < everything / 2
+
+
+def test_row_groups_without_the_requested_times_are_skipped() -> None:
+    groups: list[list[int | None]] = [[None, None], [5, None], [70, 90], [None, 3]]
+    made = events(range(1, 9))
+    for event, time in zip(made, chain.from_iterable(groups), strict=True):
+        event.record = encode_header(header_of(event)._replace(time=time))
+    rows = pa.Table.from_batches([events_to_batch(made)])
+    columns = len(FILE_SCHEMAS[0])
+
+    def chosen(rows: pa.Table, **request: Any) -> list[int]:
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink, row_group_size=2)
+        metadata = pq.read_metadata(pa.BufferReader(sink.getvalue()))
+        scope = RequestScopes([ReplayRequest(">", "true()", **request)], ())
+        bounds = [part_scan._row_group_bounds(metadata, n) for n in range(metadata.num_row_groups)]
+        return [n for n, each in enumerate(bounds) if scope.overlaps_bounds(each).all()]
+
+    assert chosen(rows) == [0, 1, 2, 3]
+    assert chosen(rows, event_times=(0, 1000)) == [1, 2, 3]
+    assert chosen(rows, event_times=(4, 0)) == [1, 2]
+    assert chosen(rows, event_times=(91, 0)) == chosen(rows, event_times=(6, 70)) == []
+    assert chosen(rows, event_times=(90, 91)) == [2]
+    # Files of earlier versions do not have the column.
+    old = rows.select(range(columns))
+    assert (chosen(old), chosen(old, event_times=(1, 0))) == ([0, 1, 2, 3], [])
 
 
 def test_row_groups_without_requested_events_are_skipped(

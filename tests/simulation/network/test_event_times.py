@@ -55,6 +55,21 @@ def take(world: NetworkWorld, subscription: Any, count: int = len(TIMES)) -> lis
     return [event.time for event in found]
 
 
+def take_all(world: NetworkWorld, replay: Any) -> list[int | None]:
+    """Return the times of a replay's events."""
+    found: list[Any] = []
+
+    def is_complete() -> bool:
+        found.extend(replay.take_ready())
+        return bool(replay.over)
+
+    world.run_until(is_complete)
+    while items := replay.take_ready():
+        found += items
+    assert [str(each) for each in found if not hasattr(each, "payload")] == []
+    return [event.time for event in found]
+
+
 def test_relays_recoveries_replays_and_restarts_keep_the_time(world: NetworkWorld) -> None:
     publisher = world.client("publisher", "origin")
     live = [subscribe(world, world.client(f"at-{node}", node)) for node in world.names]
@@ -74,6 +89,49 @@ def test_relays_recoveries_replays_and_restarts_keep_the_time(world: NetworkWorl
     rover = world.client("rover", "relay", incarnation=2, key_seed=b"k" * 32)
     assert take(world, subscribe(world, rover, durable="d")) == list(TIMES)
     assert take(world, rover.replay()) == list(TIMES)
+
+
+def test_a_replay_by_time_takes_logs_and_the_archive(world: NetworkWorld) -> None:
+    publisher = world.client("publisher", "origin")
+    for time in TIMES:
+        publish(world, publisher, time)
+    readers = [world.client(f"at-{node}", node) for node in world.names]
+
+    def check() -> None:
+        for reader in readers:
+            ends: dict[tuple[int, int], list[int | None]] = {
+                (1, 0): [TIMES[2], 5, MAX_EVENT_TIME],
+                (0, 6): [0, 5],
+                (5, 6): [5],
+                (6, 7): [],
+            }
+            for event_times, found in ends.items():
+                assert take_all(world, reader.replay(event_times=event_times)) == found
+            last = reader.replay(event_times=(0, MAX_EVENT_TIME), last=2)
+            assert take_all(world, last) == [TIMES[2], 5]
+
+    check()
+    world.run(20.0)
+    check()
+    archive = world.archive
+    assert archive is not None
+    assert {(1, 0), (0, 6)} <= {request.event_times for request in archive.requests}
+
+
+def test_a_replay_keeps_the_spacing_of_the_times(world: NetworkWorld) -> None:
+    publisher = world.client("publisher", "origin")
+    for time in (60_000, None, 180_000, 120_000, 7_258_118_400_000, 190_000, 200_000):
+        publish(world, publisher, time)
+    world.run(20.0)
+    replay: Any = world.client("reader", "far").replay(pace=1.0, paced_by_time=True)
+    seconds: list[float] = []
+    began: float | None = None
+    while len(seconds) < 7:
+        world.run(0.5)
+        while items := replay.take_ready():
+            began = world.clock.seconds() if began is None else began
+            seconds += [world.clock.seconds() - began] * len(items)
+    assert seconds == pytest.approx([0, 0, 120, 120, 120, 120, 130], abs=1.0)
 
 
 def test_a_time_changes_no_partition_no_hour_and_no_position(world: NetworkWorld) -> None:
