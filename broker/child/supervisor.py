@@ -68,6 +68,12 @@ class ChildSupervisor(Generic[M]):
     def is_running(self) -> bool:
         return self._process is not None
 
+    @property
+    def pid(self) -> int | None:
+        """None if no process runs."""
+        transport = None if self._process is None else self._process.transport
+        return None if transport is None else transport.pid
+
     def start(self) -> None:
         """A failed start is reported like the end of a process."""
         self._process = process = _ChildProcess(self._on_output, self._process_ended)

@@ -36,12 +36,13 @@ def command(explain: bool, file: Path | None, hashing: bool) -> None:
     elif hashing:
         echo(hash_new_secret())
     else:
+        from broker.cli.publishing.configured_input import find_input_faults
         from broker.cluster.node_certificate import load_certificate
         from broker.config import load
         from broker.config.key_file import read_key
 
         assert file is not None
-        settings = load(file)
+        settings = load(file, find_faults=find_input_faults)
         if settings.network.key_file is not None:
             read_key(settings.network.key_file)
         load_certificate(settings)

@@ -36,14 +36,14 @@ def _parse_bindings(
 ) -> dict[str, str]:
     bindings: dict[str, str] = {}
     for value in values:
-        prefix, uri = _parse_binding(value)
+        prefix, uri = parse_binding(value)
         if bindings.setdefault(prefix, uri) != uri:
             name = f"the prefix {prefix!r}" if prefix else "the default namespace"
             raise click.BadParameter(f"{name} is given twice, with different URIs")
     return bindings
 
 
-def _parse_binding(value: str) -> tuple[str, str]:
+def parse_binding(value: str) -> tuple[str, str]:
     prefix, equals, uri = value.partition("=")
     if equals and uri and _PREFIX.fullmatch(prefix):
         return prefix, uri

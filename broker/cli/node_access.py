@@ -124,12 +124,12 @@ def node_options(command: _F) -> _F:
         **kwargs: Any,
     ) -> Any:
         for endpoint in node:
-            _check_endpoint(endpoint)
+            check_address(endpoint)
         files = {"trust": trust, "certificate": certificate, "key": key, "token_file": token_file}
         access = NodeAccess(
             endpoints=node,
             account=account,
-            secret=_read_secret(secret_file),
+            secret=read_secret(secret_file),
             client_id=client_id,
             state=state,
             timeout=timeout,
@@ -150,7 +150,7 @@ def node_options(command: _F) -> _F:
     return with_access  # type: ignore[return-value]
 
 
-def _check_endpoint(endpoint: str) -> None:
+def check_address(endpoint: str) -> None:
     if endpoint.startswith("unix:"):
         return
     from broker.client.address import parse_address
@@ -248,7 +248,7 @@ _OPTIONS: Final = (
 )
 
 
-def _read_secret(file: Path | None) -> str:
+def read_secret(file: Path | None) -> str:
     if file is None:
         return os.environ.get("XMLBROKER_SECRET", "")
     try:

@@ -8,8 +8,9 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from pathlib import Path
+from signal import SIGTERM
 
 import click
 
@@ -17,8 +18,12 @@ from broker.cli.failure import failure_of
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.publishing.collection_splitter import Split
 from broker.cli.publishing.document_reader import Item, read_all
-from broker.cli.publishing.event_time import TimeRule, parse_time_rule
-from broker.cli.publishing.input_options import InputOptions, input_options
+from broker.cli.publishing.event_time import parse_time_option
+from broker.cli.publishing.input_options import (
+    InputOptions,
+    check_content_options,
+    input_options,
+)
 from broker.cli.publishing.key_options import KeyOptions, key_options
 from broker.cli.publishing.pace import AsFastAsPossible, OriginalPace, Pace, Rate, TimePath
 from broker.cli.publishing.preparation import Preparation, PublishOptions
@@ -32,11 +37,11 @@ from broker.cli.publishing.publish_run import (
 from broker.cli.publishing.published_table import PublishedTable, table_key
 from broker.cli.publishing.reader_thread import ReaderThread
 from broker.cli.publishing.split_options import split_options
+from broker.cli.publishing.supervision import ignore_interrupts, supervised_by_node
 from broker.cli.publishing.tally import Tally
 from broker.cli.standard_input import open_stdin
-from broker.cli.stop_signal import stop_on_signals
+from broker.cli.stop_signal import SIGNALS, stop_on_signals
 from broker.cli.terminal import echo, print_note
-from broker.errors import BadQuery
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import check_stream_name
 
@@ -48,13 +53,6 @@ def _parse_time_path(_: click.Context, __: click.Parameter, value: str | None) -
         raise click.BadParameter(
             f"{value!r}: {error}; give a path such as Who/Date, .//Time or head/@at"
         ) from None
-
-
-def _parse_time_rule(text: str | None, namespaces: Mapping[str, str]) -> TimeRule | None:
-    try:
-        return None if text is None else parse_time_rule(text, namespaces)
-    except BadQuery as error:
-        raise click.UsageError(f"--time {text}: {error.text}") from None
 
 
 @click.command(no_args_is_help=True)
@@ -106,6 +104,7 @@ def _parse_time_rule(text: str | None, namespaces: Mapping[str, str]) -> TimeRul
 @input_options
 @click.option("--dry-run", is_flag=True, help="Read and check everything; send nothing.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first refusal.")
+@click.option("--supervised", is_flag=True, hidden=True, help="The standard input is the node's.")
 @node_options
 def command(
     access: NodeAccess,
@@ -124,6 +123,7 @@ def command(
     input_: InputOptions,
     dry_run: bool,
     fail_fast: bool,
+    supervised: bool,
 ) -> None:
     """Publish every document of every SOURCE, and wait until all are durable.
 
@@ -141,14 +141,12 @@ def command(
                 f"--type takes a name and a version, such as: --type {name} 1.0 {version}"
             )
         raise click.UsageError("Missing argument 'SOURCE...': a file, a folder, or - for a pipe.")
-    if json_payload and split is not None:
-        raise click.UsageError("--split cuts XML, and --json-payload takes JSON")
     if rate is not None and pace is not None:
         raise click.UsageError("--rate and --pace exclude each other")
     if stream is not None:
         check_stream_name(stream)
     rule = keys.parse_rule(namespaces)
-    time_rule = _parse_time_rule(time_text, namespaces)
+    time_rule = parse_time_option(time_text, namespaces)
     options = PublishOptions(
         stream=stream,
         type=type_ or None,
@@ -159,12 +157,16 @@ def command(
         json_payload=json_payload,
     )
     tally = Tally(print_note)
-    if namespaces and split is None and rule is None and time_rule is None:
-        raise click.UsageError("--namespace needs --split, --id or --time")
+    check_content_options(
+        split=split is not None,
+        namespaces=namespaces,
+        expressions=(rule, time_rule),
+        json_payload=json_payload,
+    )
     needs_table = rule is not None or input_.is_repeated
     if not needs_table and (keys.published is not None or keys.most is not None):
         raise click.UsageError("--published and --published-max need --id, --watch or --every")
-    input_.check_sources(sources, dry_run=dry_run)
+    input_.check_sources(sources, dry_run=dry_run, folders_exist=not supervised)
     preparation = Preparation(options)
     if dry_run:
         began = time.monotonic()
@@ -198,7 +200,8 @@ def command(
         stack.callback(stopped.set)
         digest = table_key(json.dumps(made_by, sort_keys=True))
         items = input_.read_sources(sources, preparation, split, table, stopped, digest)
-        status = asyncio.run(_publish(access, items, tally, speed, fail_fast, table))
+        run = _publish(access, items, tally, speed, fail_fast, table, supervised)
+        status = asyncio.run(run)
     raise SystemExit(status)
 
 
@@ -209,8 +212,13 @@ async def _publish(
     pace: Pace,
     fail_fast: bool,
     table: PublishedTable | None,
+    supervised: bool,
 ) -> int:
-    with stop_on_signals() as stop:
+    async with contextlib.AsyncExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals((SIGTERM,) if supervised else SIGNALS))
+        if supervised:
+            ignore_interrupts()
+            await stack.enter_async_context(supervised_by_node(tally, stop))
         async with access.session(stop) as client:
             began = time.monotonic()
             publishing = PublishRun(
@@ -232,7 +240,8 @@ async def _publish(
                 await publishing.run(reading)
             reading.cancel()
         # No receipt is outstanding now.
-        _print_summary(tally, time.monotonic() - began, stopped=stop.signal is not None)
+        if not supervised:
+            _print_summary(tally, time.monotonic() - began, stopped=stop.signal is not None)
         if publishing.error is not None:
             raise failure_of(publishing.error)
         return stop.exit_status or (1 if tally.refused or tally.unconfirmed else 0)

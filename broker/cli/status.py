@@ -60,7 +60,7 @@ def status_tables(status: Mapping[str, Any]) -> Iterable[Table]:
     """Yield the tables of an answer, with unknown keys of a later version."""
     log, memory = status.get("log", {}), status.get("memory", {})
     shown = {"memory", "log", "published", "delivered", "network", "types", "sessions"}
-    shown |= {"recovery", "durable", "dtds", "stacks", "limits"}
+    shown |= {"recovery", "durable", "dtds", "stacks", "limits", "inputs"}
     started = status.get("started_ms")
     yield _pairs_table(
         "Node",
@@ -91,6 +91,8 @@ def status_tables(status: Mapping[str, Any]) -> Iterable[Table]:
     lags = list(lags_of(status))
     if lags:
         yield durable_table(lags)
+    if status.get("inputs"):
+        yield _inputs_table(status["inputs"])
     if isinstance(status.get("dtds"), Mapping):
         yield _dtds_table(status["dtds"])
     if status.get("types"):
@@ -229,6 +231,22 @@ def _types_table(types: Iterable[Mapping[str, Any]]) -> Table:
     return table
 
 
+def _inputs_table(inputs: Iterable[Mapping[str, Any]]) -> Table:
+    table = _make_table("Inputs")
+    counts = ("found", "known", "sent", "durable", "refused", "restarts")
+    for name in ("input", "process", *counts, "last error"):
+        table.add_column(name, justify="right" if name in counts else "left")
+    for each in inputs:
+        pid = each.get("pid")
+        table.add_row(
+            one_line(str(each.get("name"))),
+            "not running" if pid is None else str(pid),
+            *(_format_value(each.get(count, 0)) for count in counts),
+            one_line(str(each.get("last_error") or "-")),
+        )
+    return table
+
+
 def _limits_table(limits: Iterable[Mapping[str, Any]]) -> Table:
     """Limits, the one that is used most in proportion first."""
     table = _make_table("Limits")
@@ -269,7 +287,7 @@ def _make_table(title: str) -> Table:
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE,
-        show_header=title in ("Sessions", "Types", "Limits"),
+        show_header=title in ("Sessions", "Types", "Limits", "Inputs"),
         pad_edge=False,
     )
 

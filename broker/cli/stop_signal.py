@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
@@ -49,7 +49,7 @@ class Stop:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[Stop]:
+def stop_on_signals(signals: Sequence[int] = SIGNALS) -> Iterator[Stop]:
     """Yield a `Stop` that signals trigger. Enter it where an asyncio loop runs."""
     loop = asyncio.get_running_loop()
     stop = Stop()
@@ -60,10 +60,10 @@ def stop_on_signals() -> Iterator[Stop]:
         stop.request(number)
 
     def restore() -> None:
-        for each in SIGNALS:
+        for each in signals:
             loop.remove_signal_handler(each)
 
-    for each in SIGNALS:
+    for each in signals:
         loop.add_signal_handler(each, requested, each)
     try:
         yield stop

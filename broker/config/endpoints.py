@@ -60,6 +60,22 @@ def is_loopback_endpoint(text: str) -> bool:
     return is_loopback_host(endpoint.value("interface", _ARGUMENT_INDEXES[endpoint.kind][1]) or "")
 
 
+def local_address(text: str) -> str | None:
+    """Return the address, as clients name it, of a unix socket or of plain TCP on loopback.
+
+    None for other endpoints, and for a port that the system chooses.
+    """
+    endpoint = _Endpoint.parse(text)
+    if endpoint.kind == "unix":
+        path = endpoint.value("address", 0)
+        return f"unix:{path}" if path else None
+    if endpoint.kind not in ("tcp", "tcp6") or not is_loopback_endpoint(text):
+        return None
+    port_index, interface_index = _ARGUMENT_INDEXES[endpoint.kind]
+    port = int(endpoint.value("port", port_index) or 0)
+    return f"tcp:{endpoint.value('interface', interface_index)}:{port}" if port else None
+
+
 def is_encrypted_endpoint(text: str) -> bool:
     """Return True if the endpoint itself encrypts."""
     return _Endpoint.parse(text).kind in ("ssl", "tls")

@@ -13,6 +13,7 @@ import attrs
 
 from broker.config.faults import FaultSettings
 from broker.config.identity import AccountSettings
+from broker.config.inputs import InputSettings
 from broker.config.reloadable import RELOADABLE
 from broker.config.setting import Setting, settings_of
 from broker.config.settings import SECTIONS, EventTypeSettings, StreamSettings
@@ -23,6 +24,7 @@ _EXAMPLES: tuple[tuple[str, type], ...] = (
     ('[event_types."Nas*"]', EventTypeSettings),
     ("[stacks.mspaces]", StackInstance),
     ("[accounts.NAME]", AccountSettings),
+    ("[inputs.NAME]", InputSettings),
     ("[[faults]]", FaultSettings),
 )
 

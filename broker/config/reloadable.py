@@ -32,7 +32,7 @@ RELOADABLE: Final[Mapping[str, frozenset[str]]] = {
     "accounts": frozenset(settings_of(AccountSettings)),
 }
 #: Tables that are compared as a whole.
-_TABLES: Final = ("streams", "event_types", "stacks", "faults")
+_TABLES: Final = ("streams", "event_types", "stacks", "inputs", "faults")
 
 
 @attrs.frozen

@@ -14,6 +14,7 @@ from broker.config.endpoints import (
 )
 from broker.config.faults import FaultSettings
 from broker.config.identity_rules import check_identity
+from broker.config.input_rules import check_inputs
 from broker.config.key_location import KeyPath, key_name
 from broker.config.settings import Settings
 from broker.config.stacks import (
@@ -33,6 +34,7 @@ def find_contradictions(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
     """Yield the key at fault, and a sentence."""
     yield from _check_listeners(settings)
     yield from check_identity(settings)
+    yield from check_inputs(settings)
     yield from _check_network(settings)
     yield from _check_stacks(settings)
     yield from _check_event_room(settings)

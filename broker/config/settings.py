@@ -16,6 +16,7 @@ from broker.config import value_kind
 from broker.config.audit import AuditSettings
 from broker.config.faults import FaultSettings
 from broker.config.identity import AccountSettings, IdentitySettings
+from broker.config.inputs import InputSettings
 from broker.config.limits import LimitSettings
 from broker.config.logging import LoggingSettings
 from broker.config.network import NetworkSettings
@@ -288,6 +289,7 @@ class Settings:
     event_types: tuple[EventTypeSettings, ...] = ()
     stacks: tuple[StackInstance, ...] = ()
     accounts: tuple[AccountSettings, ...] = ()
+    inputs: tuple[InputSettings, ...] = ()
     faults: tuple[FaultSettings, ...] = ()
 
     def stream_settings(self, name: str) -> StreamSettings:

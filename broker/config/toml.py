@@ -6,16 +6,17 @@ import json
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import attrs
 
 from broker.config import value_kind
 from broker.config.faults import FaultSettings
 from broker.config.identity import AccountSettings
+from broker.config.inputs import InputSettings
 from broker.config.key_location import KeyPath, Location, key_name, locate_keys
 from broker.config.rules import find_contradictions
 from broker.config.setting import BadElement, Setting, settings_of
@@ -36,21 +37,33 @@ _TABLES_BY_NAME = {
     "event_types": "an event type, or the beginning of one and *",
     "stacks": "the stack's name",
     "accounts": "the account's name",
+    "inputs": "the input's name",
 }
 _FAULTS = "faults"
+
+#: Yields the key at fault, and a sentence.
+FindFaults: TypeAlias = Callable[[Settings], Iterable[tuple[KeyPath, str]]]
 
 
 def defaults() -> Settings:
     return Settings()
 
 
-def load(path: Path, *, accounts: Sequence[AccountSettings] | None = None) -> Settings:
+def load(
+    path: Path,
+    *,
+    accounts: Sequence[AccountSettings] | None = None,
+    find_faults: FindFaults = lambda _: (),
+) -> Settings:
     """`ConfigurationError` names the file, the key and the line.
 
-    `accounts` replace those of `identity.accounts_file`.
+    `accounts` replace those of `identity.accounts_file`. `find_faults` has further rules.
     """
     reader, document = _parse(_read_text(path), str(path))
-    return reader.read(document, path.parent, accounts)
+    settings = reader.read(document, path.parent, accounts)
+    for at, sentence in find_faults(settings):
+        reader.fail(at, sentence)
+    return settings
 
 
 def load_text(text: str, name: str) -> Settings:
@@ -140,6 +153,12 @@ class _Reader:
                 self._read_stack(path, name, table)
                 for path, name, table in self._tables("stacks", document)
             ),
+            inputs=tuple(
+                InputSettings(
+                    self._check_name(path, name), **self._read_table(path, table, InputSettings)
+                )
+                for path, name, table in self._tables("inputs", document)
+            ),
             accounts=self.read_accounts(document),
             faults=tuple(
                 FaultSettings(**self._read_table((_FAULTS, index), table, FaultSettings))
@@ -151,7 +170,7 @@ class _Reader:
             identity = attrs.evolve(settings.identity, accounts_file=file)
             settings = attrs.evolve(settings, identity=identity)
             if accounts is None and not file.exists():
-                self._fail(
+                self.fail(
                     ("identity", "accounts_file"),
                     f"{file} does not exist: `xmlbroker account add` makes it",
                 )
@@ -160,10 +179,10 @@ class _Reader:
         for each in accounts or ():
             if each.name in names:
                 other = settings.identity.accounts_file
-                self._fail(("accounts", each.name), f"{other} has the account {each.name} too")
+                self.fail(("accounts", each.name), f"{other} has the account {each.name} too")
         settings = attrs.evolve(settings, accounts=(*settings.accounts, *(accounts or ())))
         for path, sentence in find_contradictions(settings):
-            self._fail(path, sentence)
+            self.fail(path, sentence)
         return settings
 
     def read_section(self, key: str, document: dict[str, Any]) -> Any:
@@ -173,7 +192,7 @@ class _Reader:
     def read_accounts_alone(self, document: dict[str, Any]) -> tuple[AccountSettings, ...]:
         for key in document:
             if key != "accounts":
-                self._fail((key,), f"{key} is unknown; this file has tables [accounts.NAME] alone")
+                self.fail((key,), f"{key} is unknown; this file has tables [accounts.NAME] alone")
         return self.read_accounts(document)
 
     def read_accounts(self, document: dict[str, Any]) -> tuple[AccountSettings, ...]:
@@ -201,14 +220,14 @@ class _Reader:
             return StreamPattern.parse(text)
         except BadName as wrong:
             path = ("streams", text)
-            self._fail(path, f"{key_name(path)} must be named by a stream pattern: {wrong.text}")
+            self.fail(path, f"{key_name(path)} must be named by a stream pattern: {wrong.text}")
 
     def _check_type_name(self, path: KeyPath, name: str) -> str:
         try:
             if name != "*":
                 DtdReference(name.removesuffix("*"), "1")
         except BadName as wrong:
-            self._fail(path, f"{key_name(path)} must be named by an event type: {wrong.text}")
+            self.fail(path, f"{key_name(path)} must be named by an event type: {wrong.text}")
         return name
 
     def _read_stack(self, path: KeyPath, name: str, table: Any) -> StackInstance:
@@ -217,13 +236,13 @@ class _Reader:
         own = settings_of(StackInstance)
         kept = {key: value for key, value in table.items() if key in own}
         instance = StackInstance(
-            self._check_stack_name(path, name), **self._read_table(path, kept, StackInstance)
+            self._check_name(path, name), **self._read_table(path, kept, StackInstance)
         )
         try:
             plugins = [each for each in find_plugins_of(instance) if each is not None]
         except StackError as wrong:
             key = "links" if "links" in table else "use"
-            self._fail((*path, key), f"{key_name(path)}: {wrong.text}")
+            self.fail((*path, key), f"{key_name(path)}: {wrong.text}")
         options = {key: value for key, value in table.items() if key not in own}
         known = [key for plugin in plugins for key in settings_of(plugin.options)]
         for key in options:
@@ -248,7 +267,7 @@ class _Reader:
         for plugin in plugins:
             removed: Mapping[str, str] = getattr(plugin.options, "removed_settings", {})
             if path[-1] in removed:
-                self._fail(path, f"{key_name(path)} {removed[str(path[-1])]}")
+                self.fail(path, f"{key_name(path)} {removed[str(path[-1])]}")
 
     def _read_options(self, path: KeyPath, options: dict[str, Any], section: type) -> object:
         known = settings_of(section)
@@ -258,13 +277,13 @@ class _Reader:
         except ConfigurationError as wrong:
             if wrong.line:
                 raise
-            self._fail(path, f"{key_name(path)}: {wrong.text}")
+            self.fail(path, f"{key_name(path)}: {wrong.text}")
 
-    def _check_stack_name(self, path: KeyPath, name: str) -> str:
+    def _check_name(self, path: KeyPath, name: str) -> str:
         try:
             return value_kind.NODE_NAME.read(name)
         except ValueError:
-            self._fail(path, f"{key_name(path)} must be named by {value_kind.NODE_NAME.allowed}")
+            self.fail(path, f"{key_name(path)} must be named by {value_kind.NODE_NAME.allowed}")
 
     def _check_account(self, name: str) -> str:
         # An account may use its own name as a client id.
@@ -272,7 +291,7 @@ class _Reader:
             return check_client_id(name)
         except BadName as wrong:
             path = ("accounts", name)
-            self._fail(path, f"{key_name(path)} is not a valid account name: {wrong.text}")
+            self.fail(path, f"{key_name(path)} is not a valid account name: {wrong.text}")
 
     def _read_table(self, path: KeyPath, table: Any, section: type) -> dict[str, Any]:
         if not isinstance(table, dict):
@@ -284,7 +303,7 @@ class _Reader:
                 self._fail_unknown((*path, key), list(settings))
         for key, (field, _) in settings.items():
             if field.default is attrs.NOTHING and key not in table:
-                self._fail(path, f"{key_name((*path, key))} is missing")
+                self.fail(path, f"{key_name((*path, key))} is missing")
         return {
             key: self._read_value((*path, key), value, settings[key][1])
             for key, value in table.items()
@@ -298,7 +317,7 @@ class _Reader:
             if described.previous is not None and described.previous in renamed:
                 if key in renamed:
                     old = key_name((*path, described.previous))
-                    self._fail((*path, key), f"{key_name((*path, key))} and {old} are the same key")
+                    self.fail((*path, key), f"{key_name((*path, key))} and {old} are the same key")
                 renamed[key] = renamed.pop(described.previous)
         return renamed
 
@@ -309,25 +328,23 @@ class _Reader:
             self._fail_value(path, setting.kind.allowed, value, str(wrong), (*path, wrong.index))
         except ValueError as wrong:
             if setting.kind.secret:
-                self._fail(path, f"{key_name(path)} must be {setting.kind.allowed}: {wrong}")
+                self.fail(path, f"{key_name(path)} must be {setting.kind.allowed}: {wrong}")
             self._fail_value(path, setting.kind.allowed, value, str(wrong))
 
     def _fail_value(
         self, path: KeyPath, allowed: str, found: object, reason: str = "", at: KeyPath = ()
     ) -> NoReturn:
         because = f": {reason}" if reason else ""
-        self._fail(
+        self.fail(
             at or path, f"{key_name(path)} must be {allowed}, found {_format_value(found)}{because}"
         )
 
     def _fail_unknown(self, path: KeyPath, known: list[str]) -> NoReturn:
         near = get_close_matches(str(path[-1]), known, n=1)
         hint = f", did you mean {key_name((*path[:-1], near[0]))}?" if near else ";"
-        self._fail(
-            path, f"{key_name(path)} is unknown{hint} known here: {', '.join(sorted(known))}"
-        )
+        self.fail(path, f"{key_name(path)} is unknown{hint} known here: {', '.join(sorted(known))}")
 
-    def _fail(self, path: KeyPath, sentence: str) -> NoReturn:
+    def fail(self, path: KeyPath, sentence: str) -> NoReturn:
         at = path
         while at and at not in self.locations:
             at = at[:-1]

@@ -14,17 +14,20 @@ RESERVED: Final = 128
 MAX_DESCRIPTORS: Final = 65_536
 #: Of `metrics.endpoint`.
 METRICS_CONNECTIONS: Final = 64
+#: Of an input: the connection with its process, and the pipes of its output.
+INPUT_DESCRIPTORS: Final = 3
 
 
 def count_other_connections(settings: Settings) -> int:
     """Return the bound of connections that are not of clients: handshakes and links of other nodes,
-    and requests for metrics."""
+    those with processes of inputs, and requests for metrics."""
     network = settings.network
-    metrics = METRICS_CONNECTIONS if settings.metrics.endpoint else 0
+    others = METRICS_CONNECTIONS if settings.metrics.endpoint else 0
+    others += INPUT_DESCRIPTORS * len(settings.inputs)
     if network.is_standalone:
-        return metrics
+        return others
     instances = 1 + sum(stack.has_own_links for stack in settings.stacks)
-    return metrics + MOST_HANDSHAKES + instances * network.max_tcp_links
+    return others + MOST_HANDSHAKES + instances * network.max_tcp_links
 
 
 def reserve_descriptors(other_connections: int) -> int:

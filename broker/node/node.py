@@ -95,12 +95,12 @@ class Node:
         random = random or Random()
         self.settings = settings
         self.reload: Reload | None = None
+        self.list_inputs: Callable[[], Sequence[Mapping[str, Any]]] = tuple
         self.accounts = Accounts(settings.accounts)
         limit_registry = self.limit_registry = LimitRegistry()
         self.audit = build_audit_log(settings.audit, threads, reactor, wall_clock, limit_registry)
         self.started_ms, self._wall_clock = wall_clock(), wall_clock
         self._reactor, self._threads = reactor, threads
-        data = settings.node.data
         self._neighbour_dtds = DtdExchange(reactor)
         sources: list[IDtdSource] = [self._neighbour_dtds]
         if archive is not None:
@@ -121,7 +121,7 @@ class Node:
         )
         self.matcher = make_matcher(settings, self.dtds, self.limit_registry)
         self.quarantine = Quarantine(
-            data / "quarantine",
+            settings.node.data / "quarantine",
             max_files=settings.limits.quarantine_files,
             max_bytes=settings.limits.quarantine_bytes,
             limit_registry=self.limit_registry,

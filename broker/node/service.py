@@ -31,6 +31,7 @@ from broker.node.client_certificates import VerifyingReactor
 from broker.node.client_listeners import ClientListeners
 from broker.node.descriptors import count_other_connections, reserve_descriptors
 from broker.node.garbage_collection import configure_garbage_collector
+from broker.node.inputs import Inputs, build_inputs
 from broker.node.known_addresses import SAVE_INTERVAL, KnownAddresses
 from broker.node.log_levels import LogLevels
 from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
@@ -89,6 +90,7 @@ class NodeService(Service):
         self._known_addresses: KnownAddresses | None = None
         self.child_processes: ChildProcesses | None = None
         """None without an archive."""
+        self._inputs = Inputs(())
 
     def startService(self) -> None:
         """An error ends the process with one line and status 1."""
@@ -158,6 +160,9 @@ class NodeService(Service):
         node.start()
         if self.child_processes is not None:
             self.child_processes.start(node)
+        self._inputs = build_inputs(self._settings, self._reactor)
+        node.list_inputs = self._inputs.snapshot
+        self._inputs.start()
         configure_garbage_collector()
         for call, every in (
             (self._tick, TICK_INTERVAL),
@@ -254,6 +259,8 @@ class NodeService(Service):
         for loop in self._loops:
             if loop.running:
                 loop.stop()
+        # They wait for receipts of this node.
+        await self._inputs.stop()
         for port in self._ports:
             await maybeDeferred(port.stopListening)
         if self._network_listener is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -65,6 +66,8 @@ class InspectedNode(Protocol):
     def recovery(self) -> NodeRecovery: ...
     @property
     def limit_registry(self) -> LimitRegistry: ...
+    @property
+    def list_inputs(self) -> Callable[[], Sequence[Mapping[str, Any]]]: ...
 
 
 def build_status(node: InspectedNode) -> dict[str, Any]:
@@ -111,6 +114,7 @@ def build_status(node: InspectedNode) -> dict[str, Any]:
         "network": build_network_status(node),
         "stacks": [] if node.transports is None else node.transports.snapshot(),
         "recovery": build_recovery_status(node),
+        "inputs": list(node.list_inputs()),
         "incarnations_ahead": node.acceptor.incarnations.snapshot(),
         "sessions": [_session_row(session) for session in node.acceptor.sessions],
     }

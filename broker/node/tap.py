@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from twisted.internet.endpoints import serverFromString
 from twisted.python import usage
 
 from broker.config import Settings, defaults, load
+from broker.config.key_location import KeyPath
 from broker.errors import BrokerError, ConfigurationError
 from broker.node.garbage_collection import collect_rarely
 from broker.node.log_escape import escape_log_lines
@@ -41,10 +43,22 @@ class Options(usage.Options):
             if path is not None:
                 self.reload_signal.catch()
             self.path = None if path is None else Path(path).absolute()
-            self.settings = defaults() if path is None else load(Path(path))
+            self.settings = (
+                defaults() if path is None else load(Path(path), find_faults=find_input_faults)
+            )
             check_endpoints(self.settings, _reactor())
         except BrokerError as error:
             raise usage.UsageError(str(error)) from None
+
+
+def find_input_faults(settings: Settings) -> Iterable[tuple[KeyPath, str]]:
+    """Make the checks of `xmlbroker pub` for the inputs of a node."""
+    if not settings.inputs:
+        return ()
+    # Most nodes do not need the modules of the command.
+    from broker.cli.publishing import configured_input
+
+    return configured_input.find_input_faults(settings)
 
 
 def makeService(options: Options) -> IService:  # name demanded by Twisted

@@ -15,6 +15,8 @@ from broker.wire.codec import Codec, Message
 
 
 class Process:
+    pid = 4711
+
     def __init__(self, codec: Codec[Any], connection: Any, protocol: Any, args: list[str]) -> None:
         self._codec = codec
         self._connection = connection

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.archiver import messages as archiver
+from broker.child import input_report
 from broker.errors import BadQuery, ProtocolError
 from broker.recovery.archive_access import ArchivedDurable, Coverage
 from broker.replay import replayer_messages as replay
@@ -23,6 +24,7 @@ COVERAGE = Coverage(
     *({"c": (1, 2)}, True),
 )
 EXAMPLES: list[tuple[Codec[Any], Message]] = [
+    (input_report.CODEC, input_report.InputReport(2**63, 0, 1, 2, 3)),
     *(
         (archiver.CODEC, message)
         for message in (

@@ -22,6 +22,10 @@ STATUS: dict[str, Any] = {
     "published": {"received": 10, "accepted": 8, "refused": {"not-valid": 2}},
     "delivered": {"delivered": 99, "dropped": 0},
     "matcher": {"evaluations": 5},
+    "inputs": [
+        {"name": "siri", "pid": 4711, "found": 1234, "restarts": 2, "last_error": "evil\x1b[2J"},
+        {"name": "spool", "pid": None},
+    ],
     "of a later version": [1, 2],
     "types": [
         {
@@ -70,6 +74,8 @@ def test_a_terminal_gets_tables() -> None:
     assert "2026-11-18T11:06:40.000Z" in text
     assert "of a later version" in text
     assert "flight 1.1 (suspended)" in text
+    assert re.search(r"siri +4711 +1,234 .* 2 +evil", text)
+    assert re.search(r"spool +not running", text)
     assert "98,765" in text and "1.250" in text
     assert "(unknown)" in text
     assert "\x1b" not in text

@@ -9,6 +9,7 @@ import pytest
 from broker.config import defaults, explain, load_text
 from broker.config.faults import FaultSettings
 from broker.config.identity import AccountSettings
+from broker.config.inputs import InputSettings
 from broker.config.setting import settings_of
 from broker.config.settings import (
     SECTIONS,
@@ -24,6 +25,7 @@ ALL = {
     "event_types": EventTypeSettings,
     "stacks": StackInstance,
     "accounts": AccountSettings,
+    "inputs": InputSettings,
     "faults": FaultSettings,
 }
 

@@ -7,9 +7,11 @@ import pytest
 
 from broker.cluster.acceptor import MOST_HANDSHAKES
 from broker.config import Settings
+from broker.config.inputs import InputSettings
 from broker.config.settings import MetricsSettings
 from broker.config.stacks import StackInstance
 from broker.node.descriptors import (
+    INPUT_DESCRIPTORS,
     MAX_DESCRIPTORS,
     METRICS_CONNECTIONS,
     RESERVED,
@@ -29,6 +31,8 @@ def test_connections_of_nodes_have_descriptors_of_their_own() -> None:
     assert count_other_connections(further) == MOST_HANDSHAKES + 2 * 10
     measured = attrs.evolve(further, metrics=MetricsSettings("tcp:port=2"))
     assert count_other_connections(measured) == MOST_HANDSHAKES + 2 * 10 + METRICS_CONNECTIONS
+    feeds = attrs.evolve(alone, inputs=(InputSettings("a", ("in",)), InputSettings("b", ("in",))))
+    assert count_other_connections(feeds) == 2 * INPUT_DESCRIPTORS
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import attrs
+import click
 from lxml import etree
 
 from broker.cli.publishing.pace import parse_event_time
 from broker.cli.publishing.payload import UnusableDocument
 from broker.cli.publishing.publication_key import compile_payload_value
+from broker.errors import BadQuery
 from broker.event.envelope import event_time_problem
 
 #: Characters of a text that a message repeats.
@@ -43,3 +45,11 @@ class TimeRule:
 def parse_time_rule(text: str, namespaces: Mapping[str, str]) -> TimeRule:
     """Raises `BadQuery`."""
     return TimeRule(text, compile_payload_value(text, namespaces))
+
+
+def parse_time_option(text: str | None, namespaces: Mapping[str, str]) -> TimeRule | None:
+    """Raises `click.UsageError`."""
+    try:
+        return None if text is None else parse_time_rule(text, namespaces)
+    except BadQuery as error:
+        raise click.UsageError(f"--time {text}: {error.text}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
@@ -47,14 +47,19 @@ class InputOptions:
             return tuple(str(Path(source).absolute()) for source in sources)
         return sources if self.every is not None else ()
 
-    def check_sources(self, sources: tuple[str, ...], *, dry_run: bool) -> None:
-        """Raises `click.UsageError`."""
+    def check_sources(
+        self, sources: tuple[str, ...], *, dry_run: bool = False, folders_exist: bool = True
+    ) -> None:
+        """`folders_exist` is False if missing folders may appear later.
+
+        Raises `click.UsageError`.
+        """
         if self.watch and self.every is not None:
             raise click.UsageError("--watch and --every exclude each other")
         if self.is_repeated and dry_run:
             raise click.UsageError("--dry-run excludes --watch and --every")
         for source in sources:
-            if self.watch and not Path(source).is_dir():
+            if self.watch and folders_exist and not Path(source).is_dir():
                 raise click.UsageError(f"--watch: {source} is not a folder")
             if self.every is not None:
                 try:
@@ -102,6 +107,23 @@ class InputOptions:
             clock=time.monotonic,
             options=digest,
         ).read()
+
+
+def check_content_options(
+    *,
+    split: bool,
+    namespaces: Mapping[str, str],
+    expressions: Sequence[object],
+    json_payload: bool,
+) -> None:
+    """Check options about the documents that exclude or need each other.
+
+    `expressions` has the values of `--id` and `--time`, or None. Raises `click.UsageError`.
+    """
+    if json_payload and split:
+        raise click.UsageError("--split cuts XML, and --json-payload takes JSON")
+    if namespaces and not split and not any(expressions):
+        raise click.UsageError("--namespace needs --split, --id or --time")
 
 
 def input_options(command: _F) -> _F:

@@ -60,13 +60,13 @@ def _parse_options(command: _F) -> _F:
         copies: tuple[str, ...] = (),
         **rest: Any,
     ) -> Any:
-        parsed = _parse_split(split, copies, namespaces)
+        parsed = parse_split(split, copies, namespaces)
         return command(*args, split=parsed, namespaces=namespaces, **rest)
 
     return with_split  # type: ignore[return-value]
 
 
-def _parse_split(
+def parse_split(
     text: str | None, copies: tuple[str, ...], namespaces: Mapping[str, str]
 ) -> Split | None:
     if text is None:
