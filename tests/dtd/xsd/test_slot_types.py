@@ -221,7 +221,7 @@ def compile_pattern(pattern: str) -> IsValid:
     return compile_check(SlotCheck(((translate_pattern(pattern),),)))
 
 
-@settings(max_examples=1500)
+@settings(max_examples=200)
 @given(PATTERNS, st.lists(st.text("ab01.-", max_size=8), min_size=20, max_size=20))
 def test_texts_that_a_translated_pattern_matches_are_valid(pattern: str, values: list[str]) -> None:
     try:
@@ -282,3 +282,27 @@ def test_a_process_that_fails_leaves_a_schema_without_checks() -> None:
     tables.close()
     assert tables.get("c", packed[2]) is None
     tables.close()
+
+
+XLINK = "http://www.w3.org/1999/xlink"
+
+
+def test_files_of_the_schema_count_and_not_those_of_the_library() -> None:
+    # The library has an own file for XLink, in which any address is valid.
+    link = xsd('<xs:attribute name="href" type="xs:int"/>', f' targetNamespace="{XLINK}"')
+    chameleon = xsd('<xs:simpleType name="small"><xs:restriction base="xs:byte"/></xs:simpleType>')
+    main = xsd(
+        f'<xs:import namespace="{XLINK}" schemaLocation="http://www.w3.org/1999/xlink.xsd"/>'
+        '<xs:include schemaLocation="parts/small.xsd"/>'
+        '<xs:element name="e"><xs:complexType><xs:sequence><xs:element name="v" type="m:small"/>'
+        '</xs:sequence><xs:attribute ref="x:href"/></xs:complexType></xs:element>',
+        f' targetNamespace="urn:m" xmlns:m="urn:m" xmlns:x="{XLINK}"',
+    )
+    types = table_of(("main.xsd", main), ("xlink.xsd", link), ("parts/small.xsd", chameleon))
+    slots = types.declarations[types.roots["{urn:m}e"]]
+    href = compile_check(slots.attributes[f"{{{XLINK}}}href"])
+    assert href(b"12") and not href(b"http://a")
+    text = types.declarations[slots.children["{urn:m}v"]].text
+    assert text is not None
+    small = compile_check(text)
+    assert small(b"127") and not small(b"128")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from broker.client.received import ALL, Gap
+from broker.config import EventTypeSettings, Settings
 from broker.dtd.reference import DtdReference
 from broker.errors import NotValid
 from broker.event.envelope import EventType
@@ -80,3 +82,22 @@ def test_a_schema_travels_with_its_type_and_is_kept(monkeypatch: pytest.MonkeyPa
         late = Reader(world, world.client("late", "new"), EVERYTHING, start=ALL)
         read(world, late, seconds=20.0)
         assert items_of(late) == [290, 602, 300, 310]
+
+
+def test_a_lenient_type_marks_events_that_its_schema_refuses() -> None:
+    lenient = (EventTypeSettings("flight", on_invalid="mark"),)
+    with NetworkWorld(6) as world:
+        world.add("origin", "one", settings=attrs.evolve(Settings(), event_types=lenient))
+        world.add("far", "two", gateways=["origin"])
+        world.run(2.0)
+        world["origin"].dtds.add(REFERENCE, flight_text())
+        world.run(3.0)
+        publisher = world.client("publisher", "origin")
+        reader = Reader(world, world.client("reader", "far"), EVERYTHING)
+        world.run(1.0)
+        for altitude in (200, 700, 201, 701, 202):
+            assert publish(world, publisher, altitude).place is not None
+        read(world, reader, seconds=3.0)
+        assert items_of(reader) == [200, 700, 201, 701, 202]
+        found = [event.validation.value for event in reader.events]
+        assert found == ["described", "marked", "described", "marked", "described"]
