@@ -39,7 +39,7 @@ _STATE_TEXTS = {pair: text for text, pair in _STATES.items()}
 HEADER_STATES = tuple(_STATES)
 _pack = msgpack.Packer().pack
 #: In the last element of every header that is more than a liveness.
-_LONGER_STATES = tuple(f"{liveness.value} ".encode() for liveness in Liveness)
+_LIVE, _RECOVERY = (f"{liveness.value} ".encode() for liveness in Liveness)
 _TIME_DIGITS = len(str(MAX_EVENT_TIME))
 _USUAL = (Validation.DESCRIBED, None)
 
@@ -188,7 +188,7 @@ def may_state_more(records: bytes) -> bool:
 
     Bytes of other elements may be equal, but rarely are.
     """
-    return any(text in records for text in _LONGER_STATES)
+    return _LIVE in records or _RECOVERY in records
 
 
 def with_liveness_only(record: bytes) -> bytes:

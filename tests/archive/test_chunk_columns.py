@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from broker.archive.chunk_columns import ChunkColumns, chunks_to_batch
 from broker.archive.table import events_to_batch
 from broker.event.annotation import with_annotation
-from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.envelope import MAX_EVENT_TIME, Header, Liveness, SecurityLevel, Validation
 from broker.event.event_id import EventId
 from broker.log.chunk import Chunk, encode_chunk
 from broker.log.logged_event import LoggedEvent, encode_header
@@ -18,6 +18,8 @@ HEADERS = st.builds(
     *[st.text(max_size=5)] * 3,
     st.sampled_from(SecurityLevel),
     st.sampled_from(Liveness),
+    st.sampled_from(Validation),
+    st.none() | st.integers(0, MAX_EVENT_TIME),
 )
 FIELDS = st.tuples(
     *(st.integers(0, 2**32 - 1), NUMBERS, NUMBERS, st.integers(0, 2), HEADERS),
