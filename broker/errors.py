@@ -261,6 +261,12 @@ class NotValid(InvalidEvent):
     code = "not-valid"
 
 
+class SchemaUnusable(NotValid):
+    """The schema of the type took too long: it is not known whether the event is valid."""
+
+    code = "schema-unusable"
+
+
 class BadEnvelope(InvalidEvent):
     """The envelope breaks a rule that a DTD can not express."""
 

@@ -7,9 +7,17 @@ from itertools import groupby
 from math import inf
 from typing import Protocol, TypeVar
 
+from broker.errors import SchemaUnusable
 from broker.event.envelope import Validation
 from broker.log.logged_event import validation_of
-from broker.matching.contract import NO_VARIANTS, IMatcher, Variants, Verdict
+from broker.matching.contract import (
+    NO_VARIANTS,
+    Accepted,
+    IMatcher,
+    Refused,
+    Variants,
+    Verdict,
+)
 from broker.matching.undescribed import EVERY_TYPE_UNDESCRIBED
 
 
@@ -39,18 +47,27 @@ def match_as_validated(
 ) -> list[Verdict]:
     """Return the verdicts on the first events, as `IMatcher.match`.
 
-    `variants` are the origin's texts. `seconds` are those of each run.
+    `variants` are the origin's texts. `seconds` are those of each run. The origin has validated an
+    event by its schema, so it is valid if the schema can not be used here at the moment.
     """
     verdicts: list[Verdict] = []
     for validation, run in split_by_validation(events):
-        is_undescribed = validation is Validation.UNDESCRIBED
-        found = matcher.match(
-            [each.document for each in run],
-            seconds,
-            EVERY_TYPE_UNDESCRIBED if is_undescribed else variants,
-            marked=validation is Validation.MARKED,
-        )
+        texts = EVERY_TYPE_UNDESCRIBED if validation is Validation.UNDESCRIBED else variants
+        documents = [each.document for each in run]
+        found = matcher.match(documents, seconds, texts, marked=validation is Validation.MARKED)
+        for index, verdict in enumerate(found):
+            if isinstance(verdict, Refused) and isinstance(verdict.error, SchemaUnusable):
+                found[index] = _match_unchecked(matcher, documents[index], texts)
         verdicts += found
         if len(found) < len(run):
             break
     return verdicts
+
+
+def _match_unchecked(matcher: IMatcher, document: bytes, variants: Variants) -> Verdict:
+    """Match an event that its origin has validated by a DTD, without validation."""
+    (verdict,) = matcher.match([document], variants=variants, marked=True)
+    if not isinstance(verdict, Accepted):
+        return verdict
+    header = verdict.header._replace(validation=Validation.DESCRIBED)
+    return type(verdict)(header, verdict.subscriptions)

@@ -18,7 +18,7 @@ from broker.errors import InvalidEvent
 from broker.event.envelope import Liveness, Validation
 from broker.event.placeholder import placeholder_code
 from broker.event.stream import StreamPattern
-from broker.ingest.claimed_validation import split_by_validation
+from broker.ingest.claimed_validation import match_as_validated, split_by_validation
 from broker.ingest.pending_dtds import PendingDtds
 from broker.ingest.unvalidated_events import UnvalidatedEvents
 from broker.log.logged_event import LoggedEvent, header_from_fields
@@ -113,7 +113,7 @@ class LateValidator:
         code = placeholder_code(document)
         if code is not None:
             return code
-        (verdict,) = self._matcher.match([document], variants=run.variants, marked=run.marked)
+        (verdict,) = match_as_validated(self._matcher, run.events[:1], variants=run.variants)
         if isinstance(verdict, Refused):
             return verdict.error.code
         if isinstance(verdict, TypeMissing):

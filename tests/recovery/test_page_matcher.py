@@ -67,7 +67,7 @@ class Node:
             settled(self.has_dtd)
 
     def match(
-        self, documents: Sequence[bytes], *, variants: Variants, marked: bool
+        self, documents: Sequence[bytes], seconds: float, variants: Variants, *, marked: bool
     ) -> list[Verdict]:
         if documents[0] == b"<bad/>":
             return [Refused(NotValid("bad"))]

@@ -35,6 +35,8 @@ class Reply(msgspec.Struct, array_like=True):
     """The schema is not compiled (any more)."""
     seconds: float = 0.0
     """Processor time of the answer."""
+    is_undecided: bool = False
+    """The schema can not be used now: the document may be valid."""
 
 
 def send_frame(connection: socket.socket, message: Request | Reply) -> None:

@@ -12,7 +12,7 @@ from broker.dtd.xsd.bundle import SchemaBundle
 from broker.dtd.xsd.slot_types import SlotTypes
 from broker.dtd.xsd.table_process import shared_tables
 from broker.dtd.xsd.validator import SchemaValidator, shared_validator
-from broker.errors import BadDtd, BadEnvelope, NotValid
+from broker.errors import BadDtd, BadEnvelope, NotValid, SchemaUnusable
 from broker.event.payload import find_payload_element
 
 
@@ -63,7 +63,8 @@ class PayloadSchema:
             elements = enumerate(payload.iter("*"), 1)
             found = next((each for n, each in elements if n == reply.element), None)
         line = (payload if found is None else found).sourceline
-        return NotValid(
+        kind = SchemaUnusable if reply.is_undecided else NotValid
+        return kind(
             f"{reply.error} (schema of {self._reference})",
             line=line if isinstance(line, int) else 0,
         )

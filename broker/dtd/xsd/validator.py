@@ -86,7 +86,8 @@ class SchemaValidator:
         if pause is not None and self._clock() < pause.until:
             return Reply(
                 "its schema has taken too long on other documents, and is not used for "
-                f"{pause.until - self._clock():.0f} s"
+                f"{pause.until - self._clock():.0f} s",
+                is_undecided=True,
             )
         if self._process is not None and self._process.poll() is not None:
             # It has ended in order, or someone has ended it: no request is to blame.
@@ -108,7 +109,7 @@ class SchemaValidator:
             schema=request.schema[:12],
             reason=reason,
         )
-        return Reply(f"its schema {reason}")
+        return Reply(f"its schema {reason}", is_undecided=True)
 
     def _charge(self, request: Request, reply: Reply) -> None:
         usual = USUAL_SECONDS + USUAL_SECONDS_OF_BYTE * len(request.document or b"")
