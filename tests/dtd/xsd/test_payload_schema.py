@@ -179,17 +179,15 @@ def test_a_process_that_someone_has_ended_is_replaced(validator: SchemaValidator
     assert validator.started == 2
 
 
-def test_a_process_that_does_not_answer_is_ended(
-    validator: SchemaValidator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("broker.dtd.xsd.validator.ANSWER_SECONDS", 0.2)
+def test_a_process_that_does_not_answer_is_ended(validator: SchemaValidator) -> None:
     flight, good = schema(validator, pattern("a*")), envelope(b"<flight>aa</flight>")
     process: Any = validator._process
+    connection: Any = validator._connection
+    connection.settimeout(0.2)
     os.kill(process.pid, signal.SIGSTOP)
     assert "has not answered" in str(flight.check(good))
     assert process.poll() is not None
     now[0] = FIRST_PAUSE
-    monkeypatch.undo()
     assert flight.check(good) is None
 
 
