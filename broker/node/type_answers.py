@@ -153,6 +153,8 @@ class TypeAnswers:
             return report
         between = compare_versions(before, new)
         changed = [f"{label}: {between.changed[label]}" for label in sort_labels(between.changed)]
+        if _schema_hash(before) != _schema_hash(new):
+            changed.insert(0, "the XML Schema: it may accept other documents")
         affected = await self._find_affected(between, named=identity.administer)
         return {
             **report,
@@ -209,6 +211,10 @@ class TypeAnswers:
         if found is None:
             raise UnknownType(f"no DTD is known here for {named}")
         return found
+
+
+def _schema_hash(dtd: IDtd) -> str:
+    return "" if dtd.schema is None else dtd.schema.content_hash
 
 
 def _asked_reference(ask: Ask) -> DtdReference:

@@ -13,6 +13,7 @@ from broker.event.envelope import EventType, SecurityLevel
 from broker.identity import Identity, Rights
 from broker.testing.simulation import World
 from broker.wire.messages import Ask
+from tests.dtd.xsd.schema_types import with_schema, xsd
 from tests.simulation.network.test_type_distribution import moved_altitude, report_text
 from tests.simulation.test_missing_types import add_source
 
@@ -71,6 +72,19 @@ def test_report_names_the_affected_subscriptions() -> None:
         assert DtdReference("report", "2.0") not in world.node.dtds.references()
         with pytest.raises(BrokerError, match="no DTD is known here for report 1.5"):
             ask(world, "dtd-add", moved_altitude(), "2.0", against="1.5")
+
+
+def test_report_names_another_schema_of_equal_elements() -> None:
+    element = '<xs:element name="report"/>'
+    plain = report_text()
+    one = with_schema(plain, ("a.xsd", xsd(element))).decode()
+    other = with_schema(plain, ("a.xsd", xsd(element + "<!-- changed -->"))).decode()
+    with World(1) as world:
+        ask(world, "dtd-add", one, "1.0")
+        assert ask(world, "dtd-check", one, "2.0")["changed"] == []
+        for text in (other, plain):
+            (changed,) = ask(world, "dtd-check", text, "2.0")["changed"]
+            assert "XML Schema" in changed
 
 
 def test_registering_needs_a_right_and_names_are_for_administrators() -> None:

@@ -29,7 +29,7 @@ class PayloadSchema:
         self._packed = packed
         self.content_hash = hashlib.sha256(packed).hexdigest()
         self._validator = validator or shared_validator()
-        reply = self._validator.compile(self.content_hash, packed)
+        reply = self._validator.compile(self.content_hash, packed, str(reference))
         if reply.error is not None:
             where = f"{reply.file}:{max(reply.line, 1)}: " if reply.file else ""
             raise BadDtd(f"the schema can not be used: {where}{reply.error}")
@@ -55,7 +55,9 @@ class PayloadSchema:
         if payload is None:
             return None
         document = cast(Any, etree.tostring)(payload, encoding="UTF-8", with_tail=False)
-        reply = self._validator.check(self.content_hash, self._packed, document)
+        reply = self._validator.check(
+            self.content_hash, self._packed, document, str(self._reference)
+        )
         if reply.error is None:
             return None
         found = None

@@ -62,14 +62,15 @@ class SchemaValidator:
         self.started = 0
         """Child processes so far."""
 
-    def compile(self, schema: str, packed: bytes) -> Reply:
-        return self._ask(Request(schema, packed))
+    def compile(self, schema: str, packed: bytes, owner: str) -> Reply:
+        """Compile the schema with the hash `schema`. `owner` names it in the log."""
+        return self._ask(Request(schema, packed), owner)
 
-    def check(self, schema: str, packed: bytes, document: bytes) -> Reply:
-        """Validate a document by the schema with the hash `schema`."""
-        reply = self._ask(Request(schema, None, document))
+    def check(self, schema: str, packed: bytes, document: bytes, owner: str) -> Reply:
+        """Validate a document by a schema."""
+        reply = self._ask(Request(schema, None, document), owner)
         if reply.is_unknown:
-            reply = self._ask(Request(schema, packed, document))
+            reply = self._ask(Request(schema, packed, document), owner)
         return reply
 
     def close(self) -> None:
@@ -81,7 +82,7 @@ class SchemaValidator:
             self._process.wait()
         self._process = self._connection = None
 
-    def _ask(self, request: Request) -> Reply:
+    def _ask(self, request: Request, owner: str) -> Reply:
         pause = self._paused.get(request.schema)
         if pause is not None and self._clock() < pause.until:
             return Reply(
@@ -99,19 +100,14 @@ class SchemaValidator:
             reply = self._exchange(request)
         if reply is not None:
             if request.packed is None:
-                self._charge(request, reply)
+                self._charge(request, reply, owner)
             return reply
         reason = self._find_reason()
         self.close()
-        self._pause(request.schema)
-        self._log.warn(
-            "the schema {schema} {reason}",
-            schema=request.schema[:12],
-            reason=reason,
-        )
+        self._pause(request.schema, owner, reason)
         return Reply(f"its schema {reason}", is_undecided=True)
 
-    def _charge(self, request: Request, reply: Reply) -> None:
+    def _charge(self, request: Request, reply: Reply, owner: str) -> None:
         usual = USUAL_SECONDS + USUAL_SECONDS_OF_BYTE * len(request.document or b"")
         if reply.seconds > usual:
             now = self._clock()
@@ -119,7 +115,7 @@ class SchemaValidator:
             self._debt = max(0.0, self._debt - paid) + reply.seconds - usual
             self._paid_at = now
             if self._debt > MAX_DEBT:
-                self._pause(request.schema)
+                self._pause(request.schema, owner, "takes too long on many documents")
 
     def _exchange(self, request: Request) -> Reply | None:
         """Return None if the child process has ended, or does not answer."""
@@ -170,10 +166,16 @@ class SchemaValidator:
             return f"has ended the process that uses it (code {code})"
         return f"has not answered in {ANSWER_SECONDS:.0f} s"
 
-    def _pause(self, schema: str) -> None:
+    def _pause(self, schema: str, owner: str, reason: str) -> None:
         known = self._paused.pop(schema, None)
         seconds = FIRST_PAUSE if known is None else min(2 * known.seconds, MAX_PAUSE)
         self._paused[schema] = _Pause(self._clock() + seconds, seconds)
+        self._log.warn(
+            "the schema of {owner} {reason}: events of the type are refused for {seconds} s",
+            owner=owner,
+            reason=reason,
+            seconds=round(seconds),
+        )
         if len(self._paused) > MAX_PAUSED:
             self._paused.popitem(last=False)
 
