@@ -225,12 +225,12 @@ def test_many_catching_up_subscriptions_do_not_flood_their_session() -> None:
         looked_at = 0
         select = world.node.matcher.select
 
-        def count(number: int, documents: Sequence[bytes], *rest: Any) -> list[bool]:
+        def count(number: int, documents: Sequence[bytes], *rest: Any, **named: Any) -> list[bool]:
             nonlocal looked_at
             looked_at += len(documents)
-            return select(number, documents, *rest)
+            return select(number, documents, *rest, **named)
 
-        world.node.matcher.select = count  # type: ignore[method-assign, assignment]
+        world.node.matcher.select = count  # type: ignore[method-assign]
         readers = [Reader(world, client, start=ALL) for _ in range(10)]
         read_all(world, *readers, seconds=90.0)
         log = read_log(world)
