@@ -92,7 +92,7 @@ class InputProcess:
         self.log.error(
             "input {name}: the process has ended: {reason}; it is restarted",
             name=self._name,
-            reason=reason,
+            reason=reason.removesuffix("."),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import socket
@@ -20,6 +21,8 @@ from broker.transport.socket import framing
 
 #: Seconds between two reports.
 REPORT_INTERVAL: Final = 1.0
+#: Reports after which refusals are printed again, up to the bound: a source may fail for days.
+REPORTS_OF_A_PORTION: Final = 60
 
 
 def ignore_interrupts() -> None:
@@ -29,11 +32,12 @@ def ignore_interrupts() -> None:
 
 @asynccontextmanager
 async def supervised_by_node(
-    tally: Tally, stop: Stop, descriptor: int = DESCRIPTOR
+    tally: Tally, stop: Stop, descriptor: int = DESCRIPTOR, interval: float = REPORT_INTERVAL
 ) -> AsyncIterator[None]:
-    """Report the counts, and request `stop` when the node has closed the connection or has died.
+    """Report the counts each `interval` seconds to the node at the other end of a socket.
 
-    The descriptor is that of a connected socket.
+    `stop` is requested when the node has closed its end or has died. The `descriptor` is that of
+    the connected socket.
     """
     try:
         connection = socket.socket(fileno=os.dup(descriptor))
@@ -49,13 +53,15 @@ async def supervised_by_node(
 
     async def report() -> None:
         last: InputReport | None = None
-        while True:
+        for turn in itertools.count(1):
             counts = InputReport(tally.found, tally.known, tally.sent, tally.durable, tally.refused)
             if counts != last:
                 writer.writelines(framing.encode_frames([CODEC.encode(counts)]))
                 await writer.drain()
             last = counts
-            await asyncio.sleep(REPORT_INTERVAL)
+            await asyncio.sleep(interval)
+            if not turn % REPORTS_OF_A_PORTION:
+                tally.begin_portion()
 
     tasks = [asyncio.ensure_future(work) for work in (await_end(), report())]
     try:
