@@ -95,7 +95,8 @@ def test_many_requests_get_the_expected_events(world: World, node: StartedReplay
 
 
 def test_bad_and_too_large_requests_raise_typed_errors(node: StartedReplayer) -> None:
-    node.send(messages.Replay(1, [">", "//x[", {}, 2, [], True, 0, 0, 0, "publisher", []]))
+    pattern, _, *rest = ReplayRequest(">", "true()").to_wire()
+    node.send(messages.Replay(1, [pattern, "//x[", *rest]))
     bad = node.receive()
     assert isinstance(bad, messages.Failed)
     assert isinstance(from_wire(bad.error), BadQuery)

@@ -16,6 +16,7 @@ from broker.archive import durable_journal
 from broker.archive.journal import Page
 from broker.archive.manifest import Manifest
 from broker.archiver import messages as archiver_messages
+from broker.child import input_report
 from broker.cluster import messages as cluster_messages
 from broker.cluster.discovery import datagram as discovery
 from broker.cluster.network_factory import build_network
@@ -215,6 +216,7 @@ CODECS: Mapping[str, tuple[Decode, Sample]] = {
         _one_of(discovery.encode(discovery.Question(bytes(discovery.NONCE_BYTES), "net"), None)),
     ),
     "archiver": (archiver_messages.CODEC.decode, _of_codec(archiver_messages.CODEC)),
+    "input": (input_report.CODEC.decode, _of_codec(input_report.CODEC)),
     "replayer": (replayer_messages.CODEC.decode, _of_codec(replayer_messages.CODEC)),
     "order entry": (order_entry.decode_entry_fields, _one_of(ENTRY)),
     "certificate": (

@@ -64,6 +64,7 @@ def test_every_codec_of_messages_is_fuzzed() -> None:
     }
     assert found == {
         "broker/archiver/messages.py",
+        "broker/child/input_report.py",
         "broker/cluster/messages.py",
         "broker/replay/replayer_messages.py",
         "broker/wire/messages.py",
