@@ -13,7 +13,7 @@ from msgspec import Meta
 from broker.cluster.ingest_job import IngestJob
 from broker.cluster.traffic.frame_range import Range
 from broker.errors import BadName, ProtocolError
-from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.envelope import Header, Liveness, SecurityLevel, Validation
 from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder
@@ -26,7 +26,7 @@ from broker.event.record import (
 )
 from broker.event.stream import check_client_id, check_stream_name
 from broker.log.deduplication import Deduplication, Freshness
-from broker.log.logged_event import encode_header, header_from_fields, state_of
+from broker.log.logged_event import encode_header, header_from_fields, may_state_more, state_of
 from broker.matching.contract import Accepted, Verdict
 from broker.streams.contract import CarriedEvent
 from broker.wire.codec import Offset, Schema
@@ -118,8 +118,8 @@ def encode_verified(header: Header, received: bytes) -> bytes:
     Its validation is that by the origin: here the DTD may be unknown yet. The document does not
     have its time.
     """
-    validation, time = state_of(received)
-    if header.validation is not validation or header.time != time:
+    if header.validation is not Validation.DESCRIBED or may_state_more(received):
+        validation, time = state_of(received)
         header = header._replace(validation=validation, time=time)
     return replace_header(received, encode_header(header))
 

@@ -56,7 +56,11 @@ class RelayedTypes:
         types = {
             (v.header.type_name, v.header.version)
             for each, v in zip(events, verdicts, strict=False)
-            if isinstance(v, Accepted) and validation_of(each.record) is not Validation.UNDESCRIBED
+            if isinstance(v, Accepted)
+            and not (
+                v.header.validation is Validation.UNDESCRIBED
+                and validation_of(each.record) is Validation.UNDESCRIBED
+            )
         }
         if Refused in set(map(type, verdicts)):
             headers = (
