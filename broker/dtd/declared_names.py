@@ -12,11 +12,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
-from broker.event.envelope import NAMESPACE
+from broker.event.envelope import ENVELOPE_PREFIX, NAMESPACE, XML_NAMESPACE
 
-ENVELOPE_PREFIX: Final = "Mspaces"
 ENVELOPE: Final = f"{ENVELOPE_PREFIX}:Event"
-XML_NAMESPACE: Final = "http://www.w3.org/XML/1998/namespace"
 
 
 class DeclaredNames:

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from lxml import etree
 
 from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
-from broker.dtd.declared_names import ENVELOPE_PREFIX, DeclaredNames, fixed_namespaces
+from broker.dtd.declared_names import DeclaredNames, fixed_namespaces
 from broker.errors import BadDtd
-from broker.event.envelope import NAMESPACE
+from broker.event.envelope import ENVELOPE_PREFIX, NAMESPACE
 
 _EVENT_TYPE = f"{{{NAMESPACE}}}EventType"
 

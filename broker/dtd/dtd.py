@@ -16,7 +16,7 @@ from broker.dtd.assembly import AssemblyLimits, Resolver, assemble
 from broker.dtd.content import parse_contents
 from broker.dtd.content_model import MAX_PAIRS_OF_DTD, UnusableModel, count_pairs
 from broker.dtd.declaration import DeclaredElement, list_elements
-from broker.dtd.declared_names import ENVELOPE, ENVELOPE_PREFIX, DeclaredNames, written_name
+from broker.dtd.declared_names import ENVELOPE, DeclaredNames, written_name
 from broker.dtd.defaults import DefaultAttributes
 from broker.dtd.interfaces import IDtd
 from broker.dtd.prefix_hint import PrefixHint
@@ -25,6 +25,7 @@ from broker.dtd.renamed_document import RenamedDocuments
 from broker.dtd.tokenised import TokenisedAttributes
 from broker.dtd.xsd.payload_schema import PayloadSchema
 from broker.errors import BadDtd, NotValid
+from broker.event.envelope import ENVELOPE_PREFIX
 
 ENVELOPE_NAMESPACE: Final = "urn:xmlbroker:mspaces"
 ENVELOPE_TAG: Final = f"{{{ENVELOPE_NAMESPACE}}}Event"

@@ -14,14 +14,8 @@ from typing import Any, Final, cast
 from lxml import etree
 
 from broker.dtd.declaration import DeclaredElement
-from broker.dtd.declared_names import (
-    ENVELOPE,
-    ENVELOPE_PREFIX,
-    XML_NAMESPACE,
-    DeclaredNames,
-    written_name,
-)
-from broker.event.envelope import NAMESPACE
+from broker.dtd.declared_names import ENVELOPE, DeclaredNames, written_name
+from broker.event.envelope import ENVELOPE_PREFIX, NAMESPACE, XML_NAMESPACE
 
 _UNDECLARED: Final = "undeclared.name"
 

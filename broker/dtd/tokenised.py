@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from lxml import etree
 
 from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
-from broker.dtd.declared_names import ENVELOPE_PREFIX, XML_NAMESPACE, DeclaredNames
+from broker.dtd.declared_names import DeclaredNames
+from broker.event.envelope import ENVELOPE_PREFIX, XML_NAMESPACE
 
 
 def normalise_tokens(value: str) -> str:

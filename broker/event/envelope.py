@@ -11,6 +11,9 @@ import attrs
 from broker.event.event_id import EventId
 
 NAMESPACE = "urn:xmlbroker:mspaces"
+#: Prefix of the envelope's elements in DTDs, documents and queries.
+ENVELOPE_PREFIX: Final = "Mspaces"
+XML_NAMESPACE: Final = "http://www.w3.org/XML/1998/namespace"
 
 #: Type of an event without a payload.
 ENVELOPE_TYPE = "event"

@@ -10,7 +10,7 @@ import re
 from lxml import etree
 
 from broker.errors import NotValid
-from broker.event.envelope import NAMESPACE
+from broker.event.envelope import ENVELOPE_PREFIX, NAMESPACE
 from broker.matching.envelope import element_line
 
 _Q = f"{{{NAMESPACE}}}"
@@ -40,7 +40,7 @@ def check_envelope_structure(root: etree._Element) -> None:
     """Raise `NotValid` with the line for an invalid envelope."""
     if root.tag != f"{_Q}Event":
         raise _invalid(root, f"the root element is {str(root.tag)!r}, not Mspaces:Event")
-    if root.prefix != "Mspaces":
+    if root.prefix != ENVELOPE_PREFIX:
         raise _invalid(root, f"the envelope has the prefix {root.prefix!r}, not 'Mspaces'")
     _check_element(root)
 
@@ -78,7 +78,7 @@ def _check_element(element: etree._Element) -> None:
 
 def _envelope_name(element: etree._Element) -> str:
     tag = str(element.tag)
-    if tag.startswith(_Q) and element.prefix == "Mspaces":
+    if tag.startswith(_Q) and element.prefix == ENVELOPE_PREFIX:
         return tag[len(_Q) :]
     return "?"
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 from lxml import etree
 
-from broker.event.envelope import NAMESPACE, Header, Liveness
+from broker.event.envelope import ENVELOPE_PREFIX, NAMESPACE, Header, Liveness
 from broker.matching.document_limits import SHALLOW_DEPTH
 from broker.matching.envelope import EnvelopeParts
 from broker.matching.query.extension_function import EXTENSION_FUNCTIONS
-from broker.matching.query.namespaces import ENVELOPE_PREFIX
 from broker.matching.query.parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.matching.query.query import Query
 from broker.matching.separate_names import call_separately

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
-from broker.matching.query.namespaces import XML_NAMESPACE
+from broker.event.envelope import XML_NAMESPACE
 
 #: A document with more bindings in scope is refused.
 MAX_BINDINGS: Final = 256

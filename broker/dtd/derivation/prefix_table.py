@@ -13,17 +13,15 @@ from typing import Final
 
 import attrs
 
-from broker.event.envelope import NAMESPACE
+from broker.event.envelope import ENVELOPE_PREFIX, NAMESPACE, XML_NAMESPACE
 
-XML_NAMESPACE: Final = "http://www.w3.org/XML/1998/namespace"
 #: Distinct prefixes that are counted for one name, and namespaces for one prefix.
 MAX_FORMS: Final = 16
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 #: Parts of a URI that do not name a format.
 _GENERAL_WORDS: Final = frozenset({"http", "https", "www", "xsd", "xml", "schema", "schemas", "ns"})
-_ENVELOPE_PREFIX: Final = "Mspaces"
-_RESERVED: Final = frozenset({_ENVELOPE_PREFIX, "xml", "xmlns", ""})
+_RESERVED: Final = frozenset({ENVELOPE_PREFIX, "xml", "xmlns", ""})
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -102,7 +100,7 @@ class PrefixUse:
             if len(counter) > 1 or self._is_uncounted:
                 return None
             for prefix in counter:
-                if bindings.setdefault(prefix, uri) != uri or prefix == _ENVELOPE_PREFIX:
+                if bindings.setdefault(prefix, uri) != uri or prefix == ENVELOPE_PREFIX:
                     return None
         if bindings.get("", default) != default:
             return None
@@ -149,7 +147,7 @@ class PrefixUse:
         unused = {
             prefix: next(iter(uris))
             for prefix, uris in self._bound.items()
-            if len(uris) == 1 and prefix not in ("", _ENVELOPE_PREFIX)
+            if len(uris) == 1 and prefix not in ("", ENVELOPE_PREFIX)
         }
         declared = {
             prefix: uri

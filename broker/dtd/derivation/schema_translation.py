@@ -24,13 +24,7 @@ from broker.dtd.derivation.driver import (
     write_driver,
 )
 from broker.dtd.derivation.expression_sequences import ExpressionSequences
-from broker.dtd.derivation.prefix_table import (
-    XML_NAMESPACE,
-    PrefixTable,
-    PrefixUse,
-    name_from_uri,
-    split_name,
-)
+from broker.dtd.derivation.prefix_table import PrefixTable, PrefixUse, name_from_uri, split_name
 from broker.dtd.derivation.schema_attributes import (
     attribute_wildcard,
     attributes_of,
@@ -47,6 +41,7 @@ from broker.dtd.derivation.schema_elements import (
 from broker.dtd.dtd import MAX_ATTRIBUTES
 from broker.dtd.reference import DtdReference
 from broker.errors import BadDtd
+from broker.event.envelope import XML_NAMESPACE
 
 _XSI_ATTRIBUTES: Final = ("type", "nil", "schemaLocation", "noNamespaceSchemaLocation")
 #: Work for the chain of an element: names, times names in its content models. It takes 0.2 s.

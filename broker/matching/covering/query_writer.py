@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from broker.errors import BadQuery, QueryTooExpensive
+from broker.event.envelope import XML_NAMESPACE
 from broker.matching.covering.formula import (
     SELF,
     Atom,
@@ -16,7 +17,6 @@ from broker.matching.covering.formula import (
     PathStep,
 )
 from broker.matching.paths.pattern import LabelKind
-from broker.matching.query.namespaces import XML_NAMESPACE
 from broker.matching.query.number import parse_number
 from broker.matching.query.query import Query, parse_query
 from broker.matching.query.tree import PathStart

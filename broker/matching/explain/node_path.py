@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from broker.event.envelope import NAMESPACE
-from broker.matching.query.namespaces import XML_NAMESPACE
+from broker.matching.query.namespaces import PREDEFINED_PREFIXES
 from broker.matching.query.query import Query
 from broker.matching.shape.tree import Node, NodeKind
 
@@ -23,7 +22,7 @@ class PathFormatter:
     def __init__(self, query: Query) -> None:
         bound: Mapping[str, str] = {
             uri: prefix
-            for prefix, uri in (*query.namespaces, ("xml", XML_NAMESPACE), ("Mspaces", NAMESPACE))
+            for prefix, uri in (*query.namespaces, *PREDEFINED_PREFIXES.items())
             if prefix != query.default_prefix
         }
         self._prefixes = bound

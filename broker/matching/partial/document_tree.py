@@ -6,8 +6,8 @@ from typing import cast
 
 from lxml import etree
 
+from broker.event.envelope import XML_NAMESPACE
 from broker.matching.partial.axis import DocumentRoot
-from broker.matching.query.namespaces import XML_NAMESPACE
 from broker.matching.shape.tree import Node, NodeKind
 
 _OMITTED_TAGS = (etree.Comment, etree.ProcessingInstruction)

@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from broker.errors import QueryTooExpensive
-from broker.event.envelope import NAMESPACE
+from broker.event.envelope import ENVELOPE_PREFIX, NAMESPACE
 from broker.matching.query import tree
 from broker.matching.query.cursor import ParseInfo, Replacement
 from broker.matching.query.lexer import Token
-from broker.matching.query.namespaces import ENVELOPE_PREFIX
 from broker.matching.query.tree import (
     Axis,
     Expression,

@@ -6,10 +6,8 @@ import itertools
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from broker.event.envelope import NAMESPACE
+from broker.event.envelope import ENVELOPE_PREFIX, NAMESPACE, XML_NAMESPACE
 
-ENVELOPE_PREFIX: Final = "Mspaces"
-XML_NAMESPACE: Final = "http://www.w3.org/XML/1998/namespace"
 #: The envelope's prefix, and `xml`, which XPath itself binds.
 PREDEFINED_PREFIXES: Final[Mapping[str, str]] = {ENVELOPE_PREFIX: NAMESPACE, "xml": XML_NAMESPACE}
 #: Key of a default namespace among the bindings of a query.

@@ -6,12 +6,12 @@ far from the recursion limit.
 
 from __future__ import annotations
 
+from broker.event.envelope import ENVELOPE_PREFIX
 from broker.matching.query import tree
 from broker.matching.query.cursor import Cursor, ParseInfo, Replacement
 from broker.matching.query.extension_function import record_call_rewrite
 from broker.matching.query.lexer import Token, TokenKind, bad_query_at
 from broker.matching.query.limits import QueryLimits
-from broker.matching.query.namespaces import ENVELOPE_PREFIX
 from broker.matching.query.number import parse_number
 from broker.matching.query.value_type import CORE_FUNCTIONS, VARIABLE_TYPES, value_type
 

@@ -11,17 +11,12 @@ import attrs
 from lxml import etree
 
 from broker.errors import BadQuery, QueryTooExpensive
-from broker.event.envelope import NAMESPACE
+from broker.event.envelope import ENVELOPE_PREFIX, NAMESPACE
 from broker.matching.query.cost import estimate_cost
 from broker.matching.query.cursor import ParseInfo
 from broker.matching.query.lexer import NAME, bad_query_at
 from broker.matching.query.limits import QueryLimits
-from broker.matching.query.namespaces import (
-    DEFAULT,
-    ENVELOPE_PREFIX,
-    PREDEFINED_PREFIXES,
-    unused_prefix,
-)
+from broker.matching.query.namespaces import DEFAULT, PREDEFINED_PREFIXES, unused_prefix
 from broker.matching.query.parser import parse_expression
 from broker.matching.query.tree import Expression, FunctionCall
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 import attrs
 
 from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
-from broker.dtd.declared_names import ENVELOPE, ENVELOPE_PREFIX
+from broker.dtd.declared_names import ENVELOPE
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
-from broker.event.envelope import NAMESPACE
+from broker.event.envelope import ENVELOPE_PREFIX, NAMESPACE
 from broker.matching.schema.document_graph import DocumentGraph, TooManyNodes
 from broker.matching.schema.schema_node import MAX_PAYLOADS, Namespaces, NodeKind, namespaces_of
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
-from broker.matching.query.namespaces import XML_NAMESPACE
+from broker.event.envelope import XML_NAMESPACE
 
 #: Label paths of one document. Beyond it elements of one name share a schema node.
 MAX_NODES: Final = 1000

@@ -14,13 +14,11 @@ import attrs
 from lxml import etree
 
 from broker.dtd.declaration import DeclaredAttribute
-from broker.dtd.declared_names import ENVELOPE_PREFIX
 from broker.dtd.interfaces import IDtd
 from broker.dtd.tokenised import normalise_tokens
 from broker.dtd.xsd.slot_check import IsValid, SlotCheck, compile_check
 from broker.dtd.xsd.slot_types import SlotTypes, SlotWalker
-from broker.event.envelope import NAMESPACE
-from broker.matching.query.namespaces import XML_NAMESPACE
+from broker.event.envelope import ENVELOPE_PREFIX, NAMESPACE, XML_NAMESPACE
 from broker.matching.shape.document_template import SLOT_TEXT, SLOT_VALUE
 from broker.matching.shape.tree import Node, NodeKind
 
